@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Kernel traffic steering for control planes.
+
+pub mod hash;
+pub mod id;
+pub mod maglev;
+pub mod quic;
+pub mod service;
