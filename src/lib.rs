@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Kernel traffic steering for control planes.
 
+pub mod abi;
 pub mod hash;
 pub mod id;
 pub mod maglev;

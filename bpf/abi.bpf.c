@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * No program and no map: one anchor that names every type and enum of the ABI, so that its BTF, and
+ * with it the generated Rust types, holds them whatever a compiler would leave out elsewhere.
+ */
+#include "guideway/abi.h"
+#include <bpf/bpf_helpers.h>
+
+const volatile struct {
+	__u64 unused;
+	struct gw_service_key service_key[0];
+	struct gw_generation generation[0];
+	struct gw_quic_config quic_config[0];
+	struct gw_service service[0];
+	struct gw_backend backend[0];
+	struct gw_slot slot[0];
+	struct gw_server_id server_id[0];
+	struct gw_flow_key flow_key[0];
+	struct gw_service_stats service_stats[0];
+	struct gw_backend_stats backend_stats[0];
+	struct gw_reason_stats reason_stats[0];
+	struct gw_event event[0];
+	struct gw_event_bucket event_bucket[0];
+	struct gw_trace_note trace_note[0];
+	struct gw_meta meta[0];
+	enum gw_abi abi[0];
+	enum gw_limit limit[0];
+	enum gw_slot_word slot_word[0];
+	enum gw_index index[0];
+	enum gw_reason reason[0];
+	enum gw_rule rule[0];
+	enum gw_service_flag service_flag[0];
+	enum gw_routing routing[0];
+	enum gw_fragments fragments[0];
+	enum gw_policy policy[0];
+	enum gw_quic_mode quic_mode[0];
+	enum gw_backend_state backend_state[0];
+	enum gw_backend_flag backend_flag[0];
+	enum gw_server_id_flag server_id_flag[0];
+	enum gw_counter counter[0];
+	enum gw_event_kind event_kind[0];
+	enum gw_trace_flag trace_flag[0];
+} gw_abi_anchor = {};
+
+char _license[] SEC("license") = "Dual BSD/GPL";

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The maps of gw_quiclb. Names have at most 15 characters; a changed layout gets a new name. */
+#ifndef GW_MAPS_QUICLB_H
+#define GW_MAPS_QUICLB_H
+
+#include "guideway/abi.h"
+#include <bpf/bpf_helpers.h>
+
+/*
+ * Template of a generation: an array of cells. Sizes only, no types: before clang 21 a type used
+ * in an inner definition alone becomes a forward declaration that libbpf refuses, and Linux 6.1
+ * refuses a published map without BTF where the template has it. BPF_F_INNER_MAP lets each
+ * generation have its own number of cells.
+ */
+struct gw_ql_cells {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(key_size, sizeof(__u32));
+	__uint(value_size, GW_CELL_BYTES);
+	__uint(max_entries, 1);
+	__uint(map_flags, BPF_F_RDONLY_PROG | BPF_F_INNER_MAP);
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(key_size, sizeof(__u32));
+	__uint(max_entries, 1);
+	__array(values, struct gw_ql_cells);
+} gw_ql_gen SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__type(key, __u32);
+	__type(value, struct gw_reason_stats);
+	__uint(max_entries, 1);
+} gw_ql_reason SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__type(key, __u32);
+	__type(value, struct gw_service_stats);
+	__uint(max_entries, GW_MAX_SERVICE_STATS);
+} gw_ql_stats SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__type(key, __u32);
+	__type(value, struct gw_backend_stats);
+	__uint(max_entries, GW_MAX_BACKEND_STATS);
+} gw_ql_backend SEC(".maps");
+
+/* Where packets may be sent: interface index -> the same index. */
+struct {
+	__uint(type, BPF_MAP_TYPE_DEVMAP_HASH);
+	__type(key, __u32);
+	__type(value, __u32);
+	__uint(max_entries, GW_MAX_TARGETS);
+} gw_ql_dev SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__type(key, __u32);
+	__type(value, struct gw_meta);
+	__uint(max_entries, 1);
+} gw_ql_meta SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, GW_EVENT_RING_BYTES);
+} gw_ql_events SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__type(key, __u32);
+	__type(value, struct gw_event_bucket);
+	__uint(max_entries, GW_EVENT_KINDS);
+} gw_ql_bucket SEC(".maps");
+
+/* Packets of backends that are gone, by the counter index of their service; user space adds. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__type(key, __u32);
+	__type(value, __u64);
+	__uint(max_entries, GW_MAX_SERVICE_STATS);
+} gw_ql_removed SEC(".maps");
+
+/* Written only by a program loaded for tracing. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__type(key, __u32);
+	__type(value, struct gw_trace_note);
+	__uint(max_entries, 1);
+} gw_ql_trace SEC(".maps");
+
+#endif

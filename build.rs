@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Compiles the BPF programs into skeletons under `OUT_DIR`.
+//!
+//! `GUIDEWAY_CLANG` names the compiler; the default is the first of `clang` and the versioned names
+//! of Debian and Ubuntu that exists.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::{exit, Command};
+
+use libbpf_cargo::SkeletonBuilder;
+
+const PROGRAMS: [&str; 2] = ["abi", "quiclb"];
+const WATCHED: [&str; 3] = ["bpf", "include", "vmlinux"];
+
+fn main() {
+    for path in WATCHED {
+        println!("cargo:rerun-if-changed={path}");
+    }
+    println!("cargo:rerun-if-env-changed=GUIDEWAY_CLANG");
+
+    let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default());
+    let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
+    let clang = clang();
+    for program in PROGRAMS {
+        if let Err(error) = compile(&root, &out, &clang, program) {
+            eprintln!("bpf/{program}.bpf.c does not compile with {clang}:\n{error}");
+            exit(1);
+        }
+    }
+}
+
+fn compile(root: &Path, out: &Path, clang: &str, program: &str) -> Result<(), String> {
+    SkeletonBuilder::new()
+        .source(root.join(format!("bpf/{program}.bpf.c")))
+        .obj(out.join(format!("{program}.bpf.o")))
+        .clang(clang)
+        .clang_args([
+            format!("-I{}", root.join("bpf").display()),
+            format!("-I{}", root.join("include").display()),
+            format!("-I{}", root.join("vmlinux").display()),
+            // Newer compilers default to newer instructions; compare-and-exchange needs v3.
+            "-mcpu=v3".into(),
+            // Line information holds source paths; equal sources must give equal objects anywhere.
+            format!("-ffile-prefix-map={}=.", root.display()),
+            "-Wall".into(),
+            "-Werror".into(),
+        ])
+        .build_and_generate(out.join(format!("{program}.skel.rs")))
+        .map_err(|error| format!("{error:#}"))
+}
+
+fn clang() -> String {
+    if let Ok(named) = env::var("GUIDEWAY_CLANG") {
+        return named;
+    }
+    let versioned = (14..=22).rev().map(|version| format!("clang-{version}"));
+    for candidate in std::iter::once("clang".to_owned()).chain(versioned) {
+        if Command::new(&candidate).arg("--version").output().is_ok_and(|run| run.status.success()) {
+            return candidate;
+        }
+    }
+    eprintln!(
+        "guideway compiles BPF programs and found no clang (14 or newer).\n\
+         Debian and Ubuntu: apt-get install clang libelf-dev zlib1g-dev pkg-config make gcc\n\
+         A compiler under another name: GUIDEWAY_CLANG=/path/to/clang"
+    );
+    exit(1);
+}

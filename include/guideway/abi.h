@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The whole ABI between the programs and user space. */
+#ifndef GW_ABI_H
+#define GW_ABI_H
+
+#include "vmlinux.h"
+#include "affinity.h"
+#include "events.h"
+#include "limits.h"
+#include "meta.h"
+#include "reasons.h"
+#include "service.h"
+#include "stats.h"
+#include "trace.h"
+
+#define GW_SIZE(type, size) _Static_assert(sizeof(struct type) == (size), #type)
+
+GW_SIZE(gw_service_key, 20);
+GW_SIZE(gw_generation, 40);
+GW_SIZE(gw_quic_config, 16);
+GW_SIZE(gw_service, 240);
+GW_SIZE(gw_backend, 32);
+GW_SIZE(gw_slot, 4);
+GW_SIZE(gw_server_id, 32);
+GW_SIZE(gw_flow_key, 24);
+GW_SIZE(gw_service_stats, 464);
+GW_SIZE(gw_event, 88);
+GW_SIZE(gw_event_bucket, 40);
+GW_SIZE(gw_trace_note, 48);
+GW_SIZE(gw_meta, 48);
+
+_Static_assert(sizeof(struct gw_generation) <= GW_CELL_BYTES, "a generation header is one cell");
+_Static_assert(sizeof(struct gw_service) <= GW_CELL_BYTES, "a service is one cell");
+_Static_assert(sizeof(struct gw_slot) * GW_CELL_SLOTS == GW_CELL_BYTES, "slots per cell");
+_Static_assert(sizeof(struct gw_backend) * GW_CELL_BACKENDS == GW_CELL_BYTES, "rows per cell");
+_Static_assert(sizeof(struct gw_server_id) * GW_CELL_SERVER_IDS == GW_CELL_BYTES, "IDs per cell");
+
+#endif

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Sizes that both sides rely on. */
+#ifndef GW_LIMITS_H
+#define GW_LIMITS_H
+
+enum gw_abi {
+	/* "GWQL", the first word of every generation and of the meta map. */
+	GW_ABI_MAGIC = 0x4757514c,
+	GW_ABI_MAJOR = 1,
+	GW_ABI_MINOR = 0,
+};
+
+enum gw_limit {
+	/* A generation is an array of cells; every record in it lies within one cell. */
+	GW_CELL_BYTES = 256,
+	GW_CELL_SLOTS = 64,
+	GW_CELL_BACKENDS = 8,
+	GW_CELL_SERVER_IDS = 8,
+	/* Probes of the open-addressed tables: services by key, server IDs by bytes. */
+	GW_MAX_PROBES = 8,
+	GW_MAX_SERVICES = 1024,
+	/* Services with their entries for fragments: the number of service counters. */
+	GW_MAX_SERVICE_STATS = 1024,
+	GW_MAX_BACKENDS = 256,
+	GW_MAX_BACKEND_STATS = 65536,
+	GW_MAX_TARGETS = 4096,
+	GW_MAX_CID_BYTES = 20,
+	GW_MAX_SERVER_ID_BYTES = 15,
+	GW_QUIC_CONFIGS = 8,
+	GW_MAX_VLAN_TAGS = 2,
+	GW_MAX_EXT_HEADERS = 6,
+	GW_MAX_EXT_BYTES = 512,
+	GW_EVENT_RING_BYTES = 1048576,
+};
+
+/* Slot words and row numbers: "no backend" and the kinds of a slot. */
+enum gw_slot_word {
+	GW_SLOT_NONE = 0xffff,
+	GW_SLOT_PLAIN = 0xffff,
+	GW_SLOT_HELD = 0xfffe,
+};
+
+/* Index of a counter that does not exist. */
+enum gw_index {
+	GW_INDEX_NONE = 0xffffffff,
+};
+
+#endif
