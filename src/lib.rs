@@ -3,7 +3,9 @@
 
 pub mod abi;
 pub mod hash;
+pub mod hex;
 pub mod id;
 pub mod maglev;
 pub mod quic;
+pub mod reason;
 pub mod service;

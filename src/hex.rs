@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Hexadecimal text, read strictly: digits only, no sign, prefix or white space.
+
+/// Why a text is not the hexadecimal form of a byte string.
+///
+/// The message never repeats the text, which may be a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum HexError {
+    /// The value has a fixed length, and the text another one.
+    #[error("must be {expected} hexadecimal digits, got {found} characters")]
+    Length {
+        /// Digits that the value has.
+        expected: usize,
+        /// Characters of the text.
+        found: usize,
+    },
+    /// A character is not one of `0-9 a-f A-F`.
+    #[error("must be hexadecimal digits, character {position} is none")]
+    Digit {
+        /// Index of the first such character, from 0.
+        position: usize,
+    },
+}
+
+/// Reads exactly `N` bytes.
+pub(crate) fn decode_exact<const N: usize>(text: &str) -> Result<[u8; N], HexError> {
+    let found = text.chars().count();
+    if found != 2 * N {
+        return Err(HexError::Length {
+            expected: 2 * N,
+            found,
+        });
+    }
+    let mut bytes = [0; N];
+    decode_into(text, &mut bytes)?;
+    Ok(bytes)
+}
+
+fn decode_into(text: &str, bytes: &mut [u8]) -> Result<(), HexError> {
+    for (position, c) in text.chars().enumerate() {
+        let digit = c.to_digit(16).ok_or(HexError::Digit { position })?;
+        if let Some(byte) = bytes.get_mut(position / 2) {
+            // A digit is below 16, so it fits a byte.
+            *byte = *byte << 4 | digit as u8;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digits_of_both_cases_make_bytes() {
+        assert_eq!(decode_exact::<4>("00fFa19b"), Ok([0x00, 0xff, 0xa1, 0x9b]));
+    }
+
+    #[test]
+    fn anything_but_digits_is_refused_where_it_stands() {
+        for text in ["+f00", "-f00", " f00", "0xff", "g000", "f00\u{ff10}"] {
+            let position = text.chars().position(|c| !c.is_ascii_hexdigit()).unwrap();
+            assert_eq!(
+                decode_exact::<2>(text),
+                Err(HexError::Digit { position }),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn lengths_are_counted_in_characters() {
+        assert_eq!(
+            decode_exact::<2>("ä0"),
+            Err(HexError::Length {
+                expected: 4,
+                found: 2
+            })
+        );
+    }
+}
