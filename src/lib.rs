@@ -2,6 +2,7 @@
 //! Kernel traffic steering for control planes.
 
 pub mod abi;
+pub mod addr;
 pub mod hash;
 pub mod hex;
 pub mod id;
