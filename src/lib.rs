@@ -6,6 +6,8 @@ pub mod addr;
 pub mod hash;
 pub mod hex;
 pub mod id;
+#[allow(dead_code)] // the builder of generations is its only user
+mod image_hash;
 pub mod maglev;
 pub mod quic;
 pub mod reason;
