@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+#
+# Each target sets the machine up by itself (see .ci/setup.sh). With CI=true nothing is left out:
+# what cannot run fails.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -e -o pipefail -c
+.DELETE_ON_ERROR:
+# The targets share one build directory and Cargo runs in parallel by itself.
+.NOTPARALLEL:
+
+CARGO ?= cargo
+BENCH_ROWS := $(CURDIR)/target/bench-rows.jsonl
+TEST_LOG := target/test.log
+
+.PHONY: help demo test bench lint fmt clippy doc setup
+
+help:
+	@echo 'make demo   real QUIC connections through the load balancer, in network namespaces (root)'
+	@echo 'make test   format, lints, documentation and every test (kernel tests need root)'
+	@echo 'make bench  the benchmarks; writes target/bench.json (root)'
+	@echo 'make lint   format and clippy only'
+	@echo 'make doc    the documentation, warnings are errors'
+
+setup:
+	@.ci/setup.sh
+
+# A dev build: it starts a minute sooner than a release build, and the packet path is the kernel's.
+demo: setup
+	$(CARGO) build --example demo
+	@target/debug/examples/demo $(DEMO_ARGS)
+
+test: setup lint doc
+	@mkdir -p target
+	$(CARGO) test --no-fail-fast 2>&1 | tee $(TEST_LOG)
+	@.ci/summary.sh $(TEST_LOG)
+
+# Each bench binary appends its rows, one JSON object a line, to the file that GW_BENCH_JSON names.
+bench: setup
+	@mkdir -p target && rm -f $(BENCH_ROWS)
+	GW_BENCH_JSON=$(BENCH_ROWS) $(CARGO) bench
+	@.ci/bench-report.sh $(BENCH_ROWS) >target/bench.json
+	@echo 'target/bench.json: '$$(wc -l <$(BENCH_ROWS))' rows'
+
+lint: fmt clippy
+
+fmt: setup
+	@if $(CARGO) fmt --version >/dev/null 2>&1; then set -x; $(CARGO) fmt --check; \
+	else .ci/setup.sh --left-out 'cargo fmt (rustfmt is not installed)'; fi
+
+clippy: setup
+	@if $(CARGO) clippy --version >/dev/null 2>&1; then set -x; $(CARGO) clippy --all-targets -- -D warnings; \
+	else .ci/setup.sh --left-out 'cargo clippy (clippy is not installed)'; fi
+
+doc: setup
+	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --no-deps
