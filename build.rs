@@ -59,7 +59,11 @@ fn clang() -> String {
     }
     let versioned = (14..=22).rev().map(|version| format!("clang-{version}"));
     for candidate in std::iter::once("clang".to_owned()).chain(versioned) {
-        if Command::new(&candidate).arg("--version").output().is_ok_and(|run| run.status.success()) {
+        if Command::new(&candidate)
+            .arg("--version")
+            .output()
+            .is_ok_and(|run| run.status.success())
+        {
             return candidate;
         }
     }
