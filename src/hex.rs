@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Hexadecimal text, read strictly: digits only, no sign, prefix or white space.
 
+use std::fmt;
+
 /// Why a text is not the hexadecimal form of a byte string.
 ///
 /// The message never repeats the text, which may be a key.
@@ -12,6 +14,16 @@ pub enum HexError {
     Length {
         /// Digits that the value has.
         expected: usize,
+        /// Characters of the text.
+        found: usize,
+    },
+    /// The value may have several lengths, and the text has none of them.
+    #[error("must be {min} to {max} hexadecimal digits, an even number, got {found} characters")]
+    Range {
+        /// Digits of the shortest value.
+        min: usize,
+        /// Digits of the longest value.
+        max: usize,
         /// Characters of the text.
         found: usize,
     },
@@ -37,6 +49,24 @@ pub(crate) fn decode_exact<const N: usize>(text: &str) -> Result<[u8; N], HexErr
     Ok(bytes)
 }
 
+/// Reads `min` to `N` bytes into the front of an array; returns it with their number.
+pub(crate) fn decode_up_to<const N: usize>(
+    text: &str,
+    min: usize,
+) -> Result<([u8; N], usize), HexError> {
+    let found = text.chars().count();
+    if found % 2 != 0 || found < 2 * min || found > 2 * N {
+        return Err(HexError::Range {
+            min: 2 * min,
+            max: 2 * N,
+            found,
+        });
+    }
+    let mut bytes = [0; N];
+    decode_into(text, &mut bytes)?;
+    Ok((bytes, found / 2))
+}
+
 fn decode_into(text: &str, bytes: &mut [u8]) -> Result<(), HexError> {
     for (position, c) in text.chars().enumerate() {
         let digit = c.to_digit(16).ok_or(HexError::Digit { position })?;
@@ -48,6 +78,11 @@ fn decode_into(text: &str, bytes: &mut [u8]) -> Result<(), HexError> {
     Ok(())
 }
 
+/// Writes bytes as lower-case digits without a prefix.
+pub(crate) fn write(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -55,6 +90,7 @@ mod tests {
     #[test]
     fn digits_of_both_cases_make_bytes() {
         assert_eq!(decode_exact::<4>("00fFa19b"), Ok([0x00, 0xff, 0xa1, 0x9b]));
+        assert_eq!(decode_up_to::<4>("c460", 1), Ok(([0xc4, 0x60, 0, 0], 2)));
     }
 
     #[test]
@@ -63,6 +99,11 @@ mod tests {
             let position = text.chars().position(|c| !c.is_ascii_hexdigit()).unwrap();
             assert_eq!(
                 decode_exact::<2>(text),
+                Err(HexError::Digit { position }),
+                "{text}"
+            );
+            assert_eq!(
+                decode_up_to::<2>(text, 1),
                 Err(HexError::Digit { position }),
                 "{text}"
             );
@@ -78,5 +119,15 @@ mod tests {
                 found: 2
             })
         );
+        let range = |found| {
+            Err(HexError::Range {
+                min: 2,
+                max: 4,
+                found,
+            })
+        };
+        assert_eq!(decode_up_to::<2>("", 1), range(0));
+        assert_eq!(decode_up_to::<2>("abc", 1), range(3));
+        assert_eq!(decode_up_to::<2>("abcdef", 1), range(6));
     }
 }

@@ -8,6 +8,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::abi;
+
 /// What becomes of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verdict {
@@ -30,20 +32,19 @@ pub struct UnknownName {
     name: String,
 }
 
-/// Declares an enum of numbered names with its table, so that a variant, its number and its name
-/// stand in one line.
+/// Declares an enum whose numbers are those of the C enum of the same name in the ABI.
 macro_rules! named {
     (
         $(#[$type_doc:meta])*
         $type:ident, $kind:literal;
-        $($(#[$doc:meta])* $variant:ident = $number:literal $name:literal,)+
+        $($(#[$doc:meta])* $variant:ident = $abi:ident $name:literal,)+
     ) => {
         $(#[$type_doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[non_exhaustive]
         #[repr(u8)]
         pub enum $type {
-            $($(#[$doc])* $variant = $number,)+
+            $($(#[$doc])* $variant = abi::$type::$abi.0 as u8,)+
         }
 
         impl $type {
@@ -64,10 +65,14 @@ macro_rules! named {
 
             /// The one with this number, if there is one.
             pub const fn from_number(number: u8) -> Option<Self> {
-                match number {
-                    $($number => Some(Self::$variant),)+
-                    _ => None,
+                let mut i = 0;
+                while i < Self::ALL.len() {
+                    if Self::ALL[i].number() == number {
+                        return Some(Self::ALL[i]);
+                    }
+                    i += 1;
                 }
+                None
             }
         }
 
@@ -97,55 +102,55 @@ named! {
     Reason, "reason";
 
     /// Sent to a backend; the [`Rule`] says how it was chosen.
-    Forwarded = 0 "forwarded",
+    Forwarded = GW_REASON_FORWARDED "forwarded",
     /// No generation is published.
-    NoGeneration = 1 "no_generation",
+    NoGeneration = GW_REASON_NO_GENERATION "no_generation",
     /// The EtherType is neither IPv4 nor IPv6.
-    NotIp = 2 "not_ip",
+    NotIp = GW_REASON_NOT_IP "not_ip",
     /// More than two VLAN tags.
-    VlanDepth = 3 "vlan_depth",
+    VlanDepth = GW_REASON_VLAN_DEPTH "vlan_depth",
     /// The frame ends within the Ethernet header or a VLAN tag.
-    ShortFrame = 4 "short_frame",
+    ShortFrame = GW_REASON_SHORT_FRAME "short_frame",
     /// The IPv4 header is cut or contradicts itself or the frame.
-    BadIpv4 = 5 "bad_ipv4",
+    BadIpv4 = GW_REASON_BAD_IPV4 "bad_ipv4",
     /// The IPv6 header or an extension header is cut or contradicts the frame.
-    BadIpv6 = 6 "bad_ipv6",
+    BadIpv6 = GW_REASON_BAD_IPV6 "bad_ipv6",
     /// Too many or too long IPv6 extension headers, or one that is not walked.
-    ExtHeaders = 7 "ext_headers",
+    ExtHeaders = GW_REASON_EXT_HEADERS "ext_headers",
     /// An IPv6 routing header with segments left: the packet's destination is not its last.
-    RoutingHeader = 8 "routing_header",
+    RoutingHeader = GW_REASON_ROUTING_HEADER "routing_header",
     /// A protocol that is not balanced.
-    L4Other = 9 "l4_other",
+    L4Other = GW_REASON_L4_OTHER "l4_other",
     /// The UDP or TCP header is cut or contradicts the IP header.
-    BadL4 = 10 "bad_l4",
+    BadL4 = GW_REASON_BAD_L4 "bad_l4",
     /// No service has this address, protocol and port.
-    NoService = 11 "no_service",
+    NoService = GW_REASON_NO_SERVICE "no_service",
     /// ICMP that is no error about a flow.
-    IcmpOther = 12 "icmp_other",
+    IcmpOther = GW_REASON_ICMP_OTHER "icmp_other",
     /// An ICMP error whose quoted packet cannot be read as one of a service.
-    IcmpBad = 13 "icmp_bad",
+    IcmpBad = GW_REASON_ICMP_BAD "icmp_bad",
     /// An ICMP error about a flow of no service.
-    IcmpNoService = 14 "icmp_no_service",
+    IcmpNoService = GW_REASON_ICMP_NO_SERVICE "icmp_no_service",
     /// A fragment, and the service passes fragments.
-    FragmentPass = 15 "fragment_pass",
+    FragmentPass = GW_REASON_FRAGMENT_PASS "fragment_pass",
     /// Not QUIC, in a service for QUIC only.
-    NotQuic = 16 "not_quic",
+    NotQuic = GW_REASON_NOT_QUIC "not_quic",
     /// Malformed QUIC, in a service for QUIC only.
-    BadQuic = 17 "bad_quic",
+    BadQuic = GW_REASON_BAD_QUIC "bad_quic",
     /// A fragment, and the service drops fragments.
-    FragmentDrop = 32 "fragment_drop",
+    FragmentDrop = GW_REASON_FRAGMENT_DROP "fragment_drop",
     /// The connection ID names a server that does not exist.
-    UnknownServerId = 33 "unknown_server_id",
+    UnknownServerId = GW_REASON_UNKNOWN_SERVER_ID "unknown_server_id",
     /// The connection ID names a server that is gone, whose ID is not free yet.
-    QuarantinedServerId = 34 "quarantined_server_id",
+    QuarantinedServerId = GW_REASON_QUARANTINED_SERVER_ID "quarantined_server_id",
     /// The connection ID names an unhealthy backend, and the service keeps to it.
-    Unhealthy = 35 "unhealthy",
+    Unhealthy = GW_REASON_UNHEALTHY "unhealthy",
     /// Nothing that may take the packet is usable.
-    NoBackend = 36 "no_backend",
+    NoBackend = GW_REASON_NO_BACKEND "no_backend",
     /// The backend's interface cannot be reached.
-    NoTarget = 37 "no_target",
+    NoTarget = GW_REASON_NO_TARGET "no_target",
     /// The program met an inconsistency of its own; never expected.
-    Internal = 63 "internal",
+    Internal = GW_REASON_INTERNAL "internal",
 }
 
 impl Reason {
@@ -161,25 +166,26 @@ impl Reason {
 }
 
 named! {
-    /// What chose the backend of a forwarded packet. In the ABI, 0 stands for none.
+    /// What chose the backend of a forwarded packet. Where the ABI has room for one but there is
+    /// none, `GW_RULE_NONE` stands.
     Rule, "rule";
 
     /// The server ID in the QUIC connection ID.
-    ServerId = 1 "server_id",
+    ServerId = GW_RULE_SERVER_ID "server_id",
     /// The exact connection ID, registered by its server.
-    CidRegistered = 2 "cid_registered",
+    CidRegistered = GW_RULE_CID_REGISTERED "cid_registered",
     /// The exact connection ID, imported from another node.
-    CidImported = 3 "cid_imported",
+    CidImported = GW_RULE_CID_IMPORTED "cid_imported",
     /// The exact connection ID, learned from a flow.
-    CidLearned = 4 "cid_learned",
+    CidLearned = GW_RULE_CID_LEARNED "cid_learned",
     /// The flow's own entry.
-    Flow = 5 "flow",
+    Flow = GW_RULE_FLOW "flow",
     /// The owner of the slot before a change that is not over.
-    Previous = 6 "previous",
+    Previous = GW_RULE_PREVIOUS "previous",
     /// The slot's owner.
-    Table = 7 "table",
+    Table = GW_RULE_TABLE "table",
     /// The slot's owner, because the backend in an entry can no longer be used.
-    Reselect = 8 "reselect",
+    Reselect = GW_RULE_RESELECT "reselect",
 }
 
 #[cfg(test)]
@@ -235,7 +241,7 @@ mod tests {
             "reselect",
         ];
         for (i, (rule, name)) in Rule::ALL.iter().zip(published).enumerate() {
-            assert_eq!((usize::from(rule.number()), rule.name()), (i + 1, name));
+            assert_eq!((usize::from(rule.number()), rule.name()), (i, name));
         }
         assert_eq!(Rule::ALL.len(), published.len());
     }
@@ -251,7 +257,7 @@ mod tests {
             }
         }
         assert_eq!(known, Reason::ALL.len());
-        assert_eq!(Rule::from_number(0), None);
+        assert_eq!(Rule::from_number(255), None);
         assert!(Rule::ALL
             .iter()
             .all(|&r| Rule::from_number(r.number()) == Some(r)));

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+use std::fmt;
+
+use super::{first_octet, Config, ConfigId, ServerId, RESERVED_CONFIG};
+use crate::quic::{Cid, CidLengthError};
+
+/// The least length of a connection ID without server ID: short ones of two servers could meet.
+pub const MIN_UNROUTABLE_LEN: usize = 8;
+
+/// Makes a server's connection IDs.
+///
+/// Nonces are random, so that nobody can tell from two connection IDs of one server whether they
+/// belong to one connection.
+pub struct CidGenerator<R> {
+    config: Config,
+    server_id: ServerId,
+    random: R,
+}
+
+/// A generator that cannot be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum GeneratorError {
+    /// The server ID does not fit the configuration.
+    #[error("config {config} has server IDs of {expected} bytes, {server_id} is none")]
+    ServerIdLength {
+        /// The configuration.
+        config: ConfigId,
+        /// Its length of server IDs.
+        expected: usize,
+        /// The server ID.
+        server_id: ServerId,
+    },
+    /// The configuration has a key, and this crate no cipher.
+    #[error("config {config} has a key: encrypted server IDs are not supported")]
+    Keyed {
+        /// The configuration.
+        config: ConfigId,
+    },
+}
+
+impl<R: FnMut(&mut [u8])> CidGenerator<R> {
+    /// A generator for one server of a configuration; `random` fills a slice with random bytes.
+    pub fn new(config: Config, server_id: ServerId, random: R) -> Result<Self, GeneratorError> {
+        if server_id.as_bytes().len() != config.server_id_len() {
+            return Err(GeneratorError::ServerIdLength {
+                config: config.id(),
+                expected: config.server_id_len(),
+                server_id,
+            });
+        }
+        if config.key().is_some() {
+            return Err(GeneratorError::Keyed {
+                config: config.id(),
+            });
+        }
+        Ok(Self {
+            config,
+            server_id,
+            random,
+        })
+    }
+
+    /// The configuration.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The server ID.
+    pub fn server_id(&self) -> ServerId {
+        self.server_id
+    }
+
+    /// A new connection ID.
+    pub fn generate(&mut self) -> Cid {
+        let (config, server_id, random) = (&self.config, &self.server_id, &mut self.random);
+        let cid = Cid::with_len(config.cid_len(), 1, |cid| {
+            random(cid);
+            let low_bits = if config.encodes_length() {
+                // At most 19.
+                (config.cid_len() - 1) as u8
+            } else {
+                cid[0]
+            };
+            cid[0] = first_octet(config.id().get(), low_bits);
+            cid[1..=config.server_id_len()].copy_from_slice(server_id.as_bytes());
+        });
+        cid.expect("a configuration's connection IDs have 6 to 20 bytes by construction")
+    }
+}
+
+impl<R> fmt::Debug for CidGenerator<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CidGenerator")
+            .field("config", &self.config)
+            .field("server_id", &self.server_id)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A connection ID of `len` bytes that carries no server ID but tells its length, for a server that
+/// has no configuration (yet). A balancer needs an exact binding to find its server again.
+pub fn unroutable(len: usize, random: impl FnOnce(&mut [u8])) -> Result<Cid, CidLengthError> {
+    Cid::with_len(len, MIN_UNROUTABLE_LEN, |cid| {
+        random(cid);
+        // At most 19.
+        cid[0] = first_octet(RESERVED_CONFIG, (cid.len() - 1) as u8);
+    })
+}
+
+/// The length that a connection ID without server ID tells in its first octet, or `None` for the
+/// first octet of any other.
+pub const fn unroutable_len(first_octet: u8) -> Option<usize> {
+    if first_octet >> 5 == RESERVED_CONFIG {
+        Some((first_octet & 0x1f) as usize + 1)
+    } else {
+        None
+    }
+}

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+use std::fmt;
+use std::str::FromStr;
+
+use crate::hex::{self, HexError};
+
+/// The AES-128 key that hides server IDs. It is never printed: `Debug` shows `Key(..)`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Key([u8; 16]);
+
+impl Key {
+    /// The key of these bytes.
+    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(bytes)
+    }
+
+    /// The secret bytes, for the cipher.
+    pub const fn secret_bytes(&self) -> &[u8; 16] {
+        &self.0
+    }
+}
+
+impl FromStr for Key {
+    type Err = HexError;
+
+    /// Reads 32 hexadecimal digits.
+    fn from_str(text: &str) -> Result<Self, HexError> {
+        hex::decode_exact(text).map(Self)
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Key(..)")
+    }
+}
