@@ -6,8 +6,6 @@ use std::str::FromStr;
 
 use serde::{Serialize, Serializer};
 
-use crate::id::hex_digit;
-
 /// A 48-bit Ethernet address; its text is six two-digit hexadecimal bytes separated by ':'.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MacAddr([u8; 6]);
@@ -52,12 +50,15 @@ impl FromStr for MacAddr {
         let mut bytes = [0; 6];
         let mut parts = text.as_bytes().split(|&byte| byte == b':');
         for byte in &mut bytes {
-            let [high, low] = *parts.next().ok_or(InvalidMacAddr)? else {
+            let part = parts.next().ok_or(InvalidMacAddr)?;
+            if part.len() != 2 {
                 return Err(InvalidMacAddr);
-            };
-            let high = hex_digit(high).ok_or(InvalidMacAddr)?;
-            let low = hex_digit(low).ok_or(InvalidMacAddr)?;
-            *byte = high << 4 | low;
+            }
+            for &digit in part {
+                let value = char::from(digit).to_digit(16).ok_or(InvalidMacAddr)?;
+                // A digit is below 16, so it fits a byte.
+                *byte = *byte << 4 | value as u8;
+            }
         }
         match parts.next() {
             None => Ok(Self(bytes)),

@@ -46,9 +46,10 @@ impl FromStr for InstanceId {
         let digits = text.iter().filter(|&&byte| byte != b'-');
         let mut count = 0;
         for &digit in digits {
-            let value = hex_digit(digit).ok_or(InvalidInstanceId)?;
+            let value = char::from(digit).to_digit(16).ok_or(InvalidInstanceId)?;
             let byte = bytes.get_mut(count / 2).ok_or(InvalidInstanceId)?;
-            *byte = *byte << 4 | value;
+            // A digit is below 16, so it fits a byte.
+            *byte = *byte << 4 | value as u8;
             count += 1;
         }
         // Fewer digits mean hyphens beyond the four places.
@@ -188,16 +189,6 @@ impl AsRef<str> for InterfaceName {
 impl fmt::Display for InterfaceName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
-    }
-}
-
-/// The value of one hexadecimal digit, none for any other byte.
-pub(crate) const fn hex_digit(byte: u8) -> Option<u8> {
-    match byte {
-        b'0'..=b'9' => Some(byte - b'0'),
-        b'a'..=b'f' => Some(byte - b'a' + 10),
-        b'A'..=b'F' => Some(byte - b'A' + 10),
-        _ => None,
     }
 }
 

@@ -3,11 +3,11 @@
 
 /// A type whose values each have one fixed text.
 pub(super) trait Choice: Copy + 'static {
-    /// Every value, in the order in which texts name them.
+    /// Every value, in the order in which messages name them.
     const ALL: &'static [Self];
 
-    /// The text of this value.
-    fn text(self) -> &'static str;
+    /// Their texts.
+    const TEXTS: &'static [&'static str];
 }
 
 /// Defines an enum whose variants are written as fixed texts in documents and outputs.
@@ -39,10 +39,7 @@ macro_rules! choice {
 
         impl $crate::service::choice::Choice for $name {
             const ALL: &'static [Self] = Self::ALL;
-
-            fn text(self) -> &'static str {
-                self.as_str()
-            }
+            const TEXTS: &'static [&'static str] = &[ $( $text, )+ ];
         }
     };
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::choice::choice;
 use crate::addr::MacAddr;
+use crate::hash::HashSeed;
 use crate::id::{BackendId, InstanceId, InterfaceName, ServiceId};
 
 choice! {
@@ -128,35 +129,6 @@ choice! {
     }
 }
 
-/// The secret that places flows; equal on all nodes of a fleet.
-///
-/// Neither `Debug` nor an error shows it.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct HashSeed([u8; 16]);
-
-impl HashSeed {
-    /// The seed with these bytes.
-    pub const fn new(bytes: [u8; 16]) -> Self {
-        Self(bytes)
-    }
-
-    /// The bytes, to be handed to the hash and to nothing that prints.
-    pub const fn expose(&self) -> &[u8; 16] {
-        &self.0
-    }
-
-    /// Whether this is the seed of specifications that give none, which everybody knows.
-    pub fn is_default(&self) -> bool {
-        self.0 == [0; 16]
-    }
-}
-
-impl fmt::Debug for HashSeed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("HashSeed(..)")
-    }
-}
-
 /// The AES-128 key that hides the server IDs of one config.
 ///
 /// Neither `Debug` nor an error shows it.
@@ -260,8 +232,8 @@ impl Spec {
     }
 
     /// The secret of the flow hash.
-    pub fn hash_seed(&self) -> &HashSeed {
-        &self.hash_seed
+    pub fn hash_seed(&self) -> HashSeed {
+        self.hash_seed
     }
 
     /// Which source address forwarded frames leave with.

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! From a document to a specification: every rule, and every fault in one go.
+//!
+//! A rule between members is judged where all of them are sound; a member that is not has a fault
+//! of its own.
+
+mod across;
+mod backend;
+mod quic;
+mod service;
+
+use super::fault::Faults;
+use super::members::{limits, root};
+use super::reader::{Checked, Reader, Report};
+use super::spec::{Limits, Origin, Spec};
+use super::tree::Node;
+
+/// The specification that a document describes.
+pub(super) fn document(node: &Node) -> Result<Spec, Faults> {
+    let mut report = Report::default();
+    let spec = specification(node, &mut report);
+    report.finish(spec)
+}
+
+fn specification(node: &Node, report: &mut Report) -> Checked<Spec> {
+    let reader = Reader::open(&root::TABLE, node, String::new(), report)?;
+    let instance_id = reader.get(&root::INSTANCE_ID, report);
+    let interface = reader.get(&root::INTERFACE, report);
+    let mode = reader.get(&root::MODE, report);
+    let hash_seed = reader.get(&root::HASH_SEED, report);
+    let source_mac = reader.get(&root::SOURCE_MAC, report);
+    let events_per_second = reader.get(&root::EVENTS_PER_SECOND, report);
+    let limits = limits_of(&reader, report);
+    // A faulty limit allows the largest tables, so that it adds no faults to sound services.
+    let max_slots = limits.map_or(limits::MAX_SLOTS, |limits| limits.slots);
+
+    let entries = reader.list(&root::SERVICES, report);
+    let mut found = Vec::new();
+    if let Ok(Some(entries)) = &entries {
+        found.reserve(entries.len());
+        for (index, node, pointer) in entries.iter() {
+            let part = service::Part::read(node, pointer, Origin(index), max_slots, report);
+            found.extend(part);
+        }
+    }
+    across::check(&found, report);
+    let mut services = found
+        .into_iter()
+        .map(|part| part.service)
+        .collect::<Checked<Vec<_>>>()?;
+    services.sort_by(|a, b| a.name.cmp(&b.name));
+
+    entries?;
+    Ok(Spec {
+        instance_id: instance_id?,
+        interface: interface?,
+        mode: mode?,
+        hash_seed: hash_seed?,
+        source_mac: source_mac?,
+        events_per_second: events_per_second?,
+        limits: limits?,
+        services,
+    })
+}
+
+fn limits_of(parent: &Reader<'_>, report: &mut Report) -> Checked<Limits> {
+    let empty = Node::empty();
+    let reader = match parent.object(&root::LIMITS, report)? {
+        Some(reader) => reader,
+        None => Reader::open(&limits::TABLE, &empty, String::new(), report)?,
+    };
+    let flows = reader.get(&limits::FLOWS, report);
+    let cids = reader.get(&limits::CIDS, report);
+    let slots = reader.get(&limits::SLOTS, report);
+    let memory_mib = reader.get(&limits::MEMORY_MIB, report);
+    Ok(Limits {
+        flows: flows?,
+        cids: cids?,
+        slots: slots?,
+        memory_mib: memory_mib?,
+    })
+}

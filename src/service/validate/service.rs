@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! One service: its members, their defaults, and the rules between them.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use super::super::fault::FaultCode::{Conflict, Prime};
+use super::super::ident::service_id;
+use super::super::members::{limits, service as members};
+use super::super::prime;
+use super::super::reader::{Checked, Reader, Report};
+use super::super::scalar::Number;
+use super::super::spec::{Fragments, HashOf, Origin, Protocol, Routing, Service, Tracking};
+use super::super::tree::Node;
+use super::{backend, quic};
+
+/// What other services are compared with, and the service itself if it is sound.
+pub(super) struct Part<'a> {
+    pub(super) reader: Reader<'a>,
+    pub(super) name: Checked<String>,
+    pub(super) vip: Checked<IpAddr>,
+    pub(super) port: Checked<u16>,
+    pub(super) protocol: Checked<Protocol>,
+    pub(super) fragments: Checked<Fragments>,
+    pub(super) service: Checked<Service>,
+}
+
+impl<'a> Part<'a> {
+    /// Reads a service; none if it is no object.
+    pub(super) fn read(
+        node: &'a Node,
+        pointer: String,
+        origin: Origin,
+        max_slots: u32,
+        report: &mut Report,
+    ) -> Option<Self> {
+        let reader = Reader::open(&members::TABLE, node, pointer, report).ok()?;
+        let name = reader.get(&members::NAME, report);
+        let vip = reader.get(&members::VIP, report);
+        let port = reader.get(&members::PORT, report);
+        let protocol = reader.get(&members::PROTOCOL, report);
+        let transport = Transport::read(&reader, protocol, report);
+        let maglev_table_size = table_size(&reader, max_slots, report);
+        let hash = reader.get(&members::HASH, report);
+        let quic = quic::read(&reader, &transport, report);
+        let routing = quic.routing;
+        let tracking = tracking(&reader, &transport, routing, report);
+        let flow_idle = flow_idle(&reader, protocol, report);
+        let cid_idle = reader.get(&members::CID_IDLE, report);
+        let handshake_grace = handshake_grace(&reader, &transport, routing, tracking, report);
+        let fragments = reader.get(&members::FRAGMENTS, report);
+        if fragments == Ok(Fragments::Route) {
+            route_fragments(&reader, hash, routing, report);
+        }
+        let backends = backend::read(&reader, origin, &quic, report);
+        if let (Ok(size), Ok(backends)) = (maglev_table_size, &backends) {
+            let placed = backends
+                .iter()
+                .filter(|backend| backend.takes_new_flows())
+                .count();
+            if placed > size as usize {
+                let message = format!(
+                    "a table of {size} slots cannot hold {placed} ready backends of a weight \
+                     above 0"
+                );
+                reader.fault(&members::MAGLEV_TABLE_SIZE, Conflict, message, report);
+            }
+        }
+
+        let whole = || -> Checked<Service> {
+            let (name, vip, port, protocol) = (name.clone()?, vip?, port?, protocol?);
+            Ok(Service {
+                id: service_id(&name, vip, protocol, port),
+                name,
+                vip,
+                port,
+                protocol,
+                short_dcid_len: transport.short_dcid_len?,
+                quic_only: transport.quic_only?,
+                maglev_table_size: maglev_table_size?,
+                hash: hash?,
+                tracking: tracking?,
+                flow_idle: flow_idle?,
+                cid_idle: cid_idle?,
+                handshake_grace: handshake_grace?,
+                fragments: fragments?,
+                quic: quic.whole?,
+                backends: backends?,
+                origin,
+            })
+        };
+        let service = whole();
+        Some(Self {
+            reader,
+            name,
+            vip,
+            port,
+            protocol,
+            fragments,
+            service,
+        })
+    }
+}
+
+/// The members that say whether and how QUIC is read.
+pub(super) struct Transport {
+    pub(super) protocol: Checked<Protocol>,
+    pub(super) short_dcid_len: Checked<u8>,
+    pub(super) quic_only: Checked<bool>,
+}
+
+impl Transport {
+    fn read(reader: &Reader<'_>, protocol: Checked<Protocol>, report: &mut Report) -> Self {
+        let short_dcid_len = reader.get(&members::SHORT_DCID_LEN, report);
+        let quic_only = reader.optional(&members::QUIC_ONLY, report);
+        if protocol == Ok(Protocol::Tcp) {
+            let needs_udp = "QUIC fields need protocol \"udp\"";
+            if short_dcid_len.is_ok_and(|length| length > 0) {
+                reader.fault(&members::SHORT_DCID_LEN, Conflict, needs_udp, report);
+            }
+            if quic_only == Ok(Some(true)) {
+                reader.fault(&members::QUIC_ONLY, Conflict, needs_udp, report);
+            }
+            if reader.has(&members::QUIC) {
+                reader.fault(&members::QUIC, Conflict, needs_udp, report);
+            }
+        }
+        let quic_only = match quic_only {
+            Ok(Some(given)) => Ok(given),
+            Ok(None) => protocol.map(|protocol| protocol == Protocol::Udp),
+            Err(reported) => Err(reported),
+        };
+        Self {
+            protocol,
+            short_dcid_len,
+            quic_only,
+        }
+    }
+
+    pub(super) fn is_tcp(&self) -> bool {
+        self.protocol == Ok(Protocol::Tcp)
+    }
+}
+
+fn table_size(reader: &Reader<'_>, max: u32, report: &mut Report) -> Checked<u32> {
+    let min = limits::MIN_SLOTS;
+    let number = reader.get(&members::MAGLEV_TABLE_SIZE, report)?;
+    let asked = match &number {
+        Number::Integer(value) => *value,
+        Number::Other(text) if text.starts_with('-') => 0,
+        Number::Other(_) => u64::MAX,
+    };
+    if let Ok(size) = u32::try_from(asked) {
+        if (min..=max).contains(&size) && prime::is_prime(size) {
+            return Ok(size);
+        }
+    }
+    let nearest: Vec<String> = prime::neighbours(asked, min, max)
+        .map(|p| p.to_string())
+        .collect();
+    let nearest = nearest.join(" and ");
+    let message = format!("must be a prime from {min} to {max}, got {number} (nearest {nearest})");
+    Err(reader.fault(&members::MAGLEV_TABLE_SIZE, Prime, message, report))
+}
+
+fn tracking(
+    reader: &Reader<'_>,
+    transport: &Transport,
+    routing: Checked<Routing>,
+    report: &mut Report,
+) -> Checked<Tracking> {
+    let given = reader.optional(&members::TRACKING, report)?;
+    if given == Some(Tracking::Exceptions) && routing == Ok(Routing::Learned) {
+        let message = "learned routing needs tracking \"all\"";
+        return Err(reader.fault(&members::TRACKING, Conflict, message, report));
+    }
+    if let Some(given) = given {
+        return Ok(given);
+    }
+    Ok(match (transport.protocol?, routing?) {
+        (Protocol::Udp, Routing::Learned) => Tracking::All,
+        (Protocol::Udp, Routing::Tuple) if !transport.quic_only? => Tracking::All,
+        _ => Tracking::Exceptions,
+    })
+}
+
+fn flow_idle(
+    reader: &Reader<'_>,
+    protocol: Checked<Protocol>,
+    report: &mut Report,
+) -> Checked<Duration> {
+    let given = reader.optional(&members::FLOW_IDLE, report)?;
+    if let Some(given) = given {
+        return Ok(given);
+    }
+    Ok(Duration::from_secs(match protocol? {
+        Protocol::Udp => 120,
+        // The least that RFC 5382 lets a middlebox forget an idle connection after.
+        Protocol::Tcp => 2 * 3600 + 4 * 60,
+    }))
+}
+
+fn handshake_grace(
+    reader: &Reader<'_>,
+    transport: &Transport,
+    routing: Checked<Routing>,
+    tracking: Checked<Tracking>,
+    report: &mut Report,
+) -> Checked<Duration> {
+    let given = reader.optional(&members::HANDSHAKE_GRACE, report)?;
+    if given == Some(Duration::ZERO) {
+        return Ok(Duration::ZERO);
+    }
+    let has_one = transport.protocol? == Protocol::Udp
+        && routing? == Routing::Tuple
+        && transport.quic_only?
+        && tracking? == Tracking::Exceptions;
+    match given {
+        Some(_) if !has_one => {
+            let message = "only QUIC services with tuple routing and tracking \"exceptions\" have \
+                           a handshake grace";
+            Err(reader.fault(&members::HANDSHAKE_GRACE, Conflict, message, report))
+        }
+        Some(given) => Ok(given),
+        None => Ok(Duration::from_secs(if has_one { 5 } else { 0 })),
+    }
+}
+
+/// The rules of `route` within one service.
+fn route_fragments(
+    reader: &Reader<'_>,
+    hash: Checked<HashOf>,
+    routing: Checked<Routing>,
+    report: &mut Report,
+) {
+    if hash == Ok(HashOf::Flow) {
+        let message = "fragments \"route\" needs hash \"source\"";
+        reader.fault(&members::FRAGMENTS, Conflict, message, report);
+    }
+    if let Ok(routing @ (Routing::ServerId | Routing::Learned)) = routing {
+        let message = format!("fragments \"route\" cannot go with {routing} routing");
+        reader.fault(&members::FRAGMENTS, Conflict, message, report);
+    }
+}
