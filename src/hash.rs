@@ -30,6 +30,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
 use crate::hex::{self, HexError};
+use crate::id::ServiceId;
 
 /// FNV-1a with 32 bits, fed piece by piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -193,9 +194,9 @@ pub struct FlowKey([u8; 24]);
 
 impl FlowKey {
     /// The key of the flow from `client`:`client_port` to `vip_port` of a service.
-    pub fn new(service_id: u32, client_port: u16, vip_port: u16, client: IpAddr) -> Self {
+    pub fn new(service: ServiceId, client_port: u16, vip_port: u16, client: IpAddr) -> Self {
         let mut key = [0; 24];
-        key[..4].copy_from_slice(&service_id.to_le_bytes());
+        key[..4].copy_from_slice(&service.get().to_le_bytes());
         key[4..6].copy_from_slice(&client_port.to_be_bytes());
         key[6..8].copy_from_slice(&vip_port.to_be_bytes());
         match client {
@@ -215,7 +216,7 @@ impl FlowKey {
         &self.0
     }
 
-    /// The service ID.
+    /// The number of the service.
     pub fn service_id(&self) -> u32 {
         self.word(0)
     }
@@ -324,8 +325,9 @@ mod tests {
         FlowHashKey::new(seed.parse().unwrap())
     }
 
-    fn key(service_id: u32, client_port: u16, vip_port: u16, client: &str) -> FlowKey {
-        FlowKey::new(service_id, client_port, vip_port, client.parse().unwrap())
+    fn key(service: u32, client_port: u16, vip_port: u16, client: &str) -> FlowKey {
+        let service = ServiceId::new(service);
+        FlowKey::new(service, client_port, vip_port, client.parse().unwrap())
     }
 
     /// A flow key by its text: the layout is checked apart from the constructor.
@@ -470,12 +472,15 @@ mod tests {
     #[test]
     fn a_key_gives_back_its_parts() {
         let v6: Ipv6Addr = "2001:db8::1".parse().unwrap();
-        let key = FlowKey::new(0x0102_0304, 40000, 443, v6.into());
+        let key = FlowKey::new(ServiceId::new(0x0102_0304), 40000, 443, v6.into());
         assert_eq!(key.service_id(), 0x0102_0304);
         assert_eq!((key.client_port(), key.vip_port()), (40000, 443));
         assert_eq!(key.client_v6(), v6);
         let v4 = Ipv4Addr::new(192, 0, 2, 1);
-        assert_eq!(FlowKey::new(1, 2, 3, v4.into()).client_v4(), v4);
+        assert_eq!(
+            FlowKey::new(ServiceId::new(1), 2, 3, v4.into()).client_v4(),
+            v4
+        );
         assert_eq!(FlowKey::from_bytes(*key.as_bytes()), key);
     }
 

@@ -3,6 +3,7 @@
 
 pub mod abi;
 pub mod addr;
+pub mod flow;
 pub mod hash;
 pub mod hex;
 pub mod id;
