@@ -9,8 +9,9 @@ use sha2::{Digest as _, Sha256};
 use super::draft::SpecDraft;
 use super::members::{config, root};
 use super::scalar::hex_text;
-use super::spec::{CidKey, Spec};
+use super::spec::Spec;
 use super::tree::{Member, Node, Value};
+use crate::quic::lb::Key;
 
 impl Spec {
     /// The canonical document: every member that the specification may have, with its value in
@@ -31,7 +32,7 @@ impl Spec {
 
     /// The canonical document as it may be shown: no seed, and for each key what `kcv` makes of it
     /// (a key check value, `None` where none can be computed).
-    pub fn redacted(&self, kcv: impl Fn(&CidKey) -> Option<[u8; 3]>) -> Redacted {
+    pub fn redacted(&self, kcv: impl Fn(&Key) -> Option<[u8; 3]>) -> Redacted {
         let mut document = SpecDraft::from(self).written();
         let mut keys = self
             .services

@@ -6,11 +6,12 @@ use std::time::Duration;
 use super::field::{Field, Written};
 use super::members::{backend, config, limits, quic, root, service};
 use super::spec::{
-    Backend, BackendState, CidConfig, CidKey, Fragments, HashOf, Limits, Mode, Protocol, Quic,
-    Routing, Service, SourceMac, Spec, Tracking, Unhealthy, UnknownServerId,
+    Backend, BackendState, CidConfig, Fragments, HashOf, Limits, Mode, Protocol, Quic, Routing,
+    Service, SourceMac, Spec, Tracking, Unhealthy, UnknownServerId,
 };
 use super::tree::{Member, Node, Value};
 use crate::hash::HashSeed;
+use crate::quic::lb::Key;
 
 /// An instance to be validated by [`Spec::new`]. What is `None` takes its default.
 ///
@@ -126,7 +127,7 @@ pub struct CidConfigDraft {
     /// Bytes behind the nonce.
     pub extra_len: u8,
     /// Key that hides server ID and nonce.
-    pub key: Option<CidKey>,
+    pub key: Option<Key>,
     /// Whether the first byte gives the length.
     pub encodes_length: bool,
 }
@@ -402,7 +403,7 @@ impl From<&Service> for ServiceDraft {
             protocol: Some(service.protocol),
             short_dcid_len: Some(service.short_dcid_len),
             quic_only: Some(service.quic_only),
-            maglev_table_size: Some(service.maglev_table_size),
+            maglev_table_size: Some(service.maglev_table_size.get()),
             hash: Some(service.hash),
             tracking: Some(service.tracking),
             flow_idle: Some(service.flow_idle),

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use super::choice::Choice;
 use super::scalar::{self, Number, Problem};
-use super::spec::CidKey;
 use super::tree::Value;
 use crate::addr::MacAddr;
 use crate::hash::HashSeed;
 use crate::id::{InstanceId, InterfaceName};
+use crate::quic::lb::{Key, ServerId};
 
 /// The members of one object.
 pub(super) struct Table {
@@ -180,7 +180,7 @@ pub(super) const fn seed(name: &'static str, about: &'static str) -> Field<HashS
     )
 }
 
-pub(super) const fn key(name: &'static str, about: &'static str) -> Field<Option<CidKey>> {
+pub(super) const fn key(name: &'static str, about: &'static str) -> Field<Option<Key>> {
     Field::new(
         name,
         Need::Default(None),
@@ -308,10 +308,10 @@ impl Written for HashSeed {
     }
 }
 
-impl Written for Option<CidKey> {
+impl Written for Option<Key> {
     fn written(&self) -> Value {
         self.as_ref().map_or(Value::Null, |key| {
-            Value::Text(scalar::hex_text(key.expose()))
+            Value::Text(scalar::hex_text(key.secret_bytes()))
         })
     }
 }
@@ -352,4 +352,4 @@ written_text!(
     super::spec::UnknownServerId,
     super::spec::Unhealthy
 );
-written_text!(super::spec::BackendState, super::spec::ServerId);
+written_text!(super::spec::BackendState, ServerId);

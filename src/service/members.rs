@@ -283,8 +283,8 @@ pub(super) mod quic {
 }
 
 pub(super) mod config {
+    use crate::quic::lb::Key;
     use crate::service::field::{boolean, integer, key, Field, Need, Table};
-    use crate::service::spec::CidKey;
 
     pub(in crate::service) static CONFIG_ID: Field<u8> = integer(
         "config_id",
@@ -306,7 +306,7 @@ pub(super) mod config {
         (0, u64::MAX),
         "Bytes behind the nonce; the three lengths together are at most 19.",
     );
-    pub(in crate::service) static KEY: Field<Option<CidKey>> =
+    pub(in crate::service) static KEY: Field<Option<Key>> =
         key("key", "AES-128 key that hides server ID and nonce.");
     pub(in crate::service) static ENCODES_LENGTH: Field<bool> = boolean(
         "encodes_length",

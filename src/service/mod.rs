@@ -8,7 +8,6 @@ mod fault;
 mod field;
 mod ident;
 mod members;
-mod prime;
 mod reader;
 mod scalar;
 pub mod schema;
@@ -22,8 +21,8 @@ pub use draft::{BackendDraft, CidConfigDraft, LimitsDraft, QuicDraft, ServiceDra
 pub use fault::{Fault, FaultCode, Faults, Warning, WarningCode};
 pub use ident::service_id;
 pub use spec::{
-    Backend, BackendState, CidConfig, CidKey, Fragments, HashOf, Limits, Mode, Protocol, Quic,
-    Routing, ServerId, Service, SourceMac, Spec, Tracking, Unhealthy, UnknownServerId,
+    Backend, BackendState, CidConfig, Fragments, HashOf, Limits, Mode, Protocol, Quic, Routing,
+    Service, SourceMac, Spec, Tracking, Unhealthy, UnknownServerId,
 };
 
 impl Spec {

@@ -8,12 +8,12 @@ use std::time::Duration;
 use super::choice::Choice;
 use super::fault::FaultCode;
 use super::field::Shape;
-use super::spec::CidKey;
 use super::tree::Value;
 use crate::addr::MacAddr;
 use crate::hash::HashSeed;
 use crate::hex;
 use crate::id::{InstanceId, InterfaceName};
+use crate::quic::lb::Key;
 
 /// What is wrong with one value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -168,10 +168,10 @@ pub(super) fn seed(value: &Value, _: &Shape) -> Read<HashSeed> {
     secret(text(value)?).map(HashSeed::from_bytes)
 }
 
-pub(super) fn key(value: &Value, _: &Shape) -> Read<Option<CidKey>> {
+pub(super) fn key(value: &Value, _: &Shape) -> Read<Option<Key>> {
     match value {
         Value::Null => Ok(None),
-        Value::Text(text) => secret(text).map(|bytes| Some(CidKey::new(bytes))),
+        Value::Text(text) => secret(text).map(|bytes| Some(Key::from_bytes(bytes))),
         other => Err(Problem::wrong_type("a string or null", other)),
     }
 }

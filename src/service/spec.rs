@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! The validated specification of an instance, with every default filled in.
 
-use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -9,6 +8,8 @@ use super::choice::choice;
 use crate::addr::MacAddr;
 use crate::hash::HashSeed;
 use crate::id::{BackendId, InstanceId, InterfaceName, ServiceId};
+use crate::maglev::TableSize;
+use crate::quic::lb;
 
 choice! {
     /// How the program is attached to its interface.
@@ -129,74 +130,6 @@ choice! {
     }
 }
 
-/// The AES-128 key that hides the server IDs of one config.
-///
-/// Neither `Debug` nor an error shows it.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct CidKey([u8; 16]);
-
-impl CidKey {
-    /// The key with these bytes.
-    pub const fn new(bytes: [u8; 16]) -> Self {
-        Self(bytes)
-    }
-
-    /// The bytes, to be handed to the cipher and to nothing that prints.
-    pub const fn expose(&self) -> &[u8; 16] {
-        &self.0
-    }
-}
-
-impl fmt::Debug for CidKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("CidKey(..)")
-    }
-}
-
-/// Bytes inside a server's connection IDs that name a backend, 1 to 15 of them.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ServerId {
-    // Zero behind `len`, so that derived comparisons see the used bytes and the length alone.
-    bytes: [u8; Self::MAX_LEN],
-    len: u8,
-}
-
-impl ServerId {
-    /// The longest server ID in bytes.
-    pub const MAX_LEN: usize = 15;
-
-    /// The server ID of these bytes, none unless there are 1 to 15.
-    pub fn new(bytes: &[u8]) -> Option<Self> {
-        let mut all = [0; Self::MAX_LEN];
-        all.get_mut(..bytes.len())
-            .filter(|used| !used.is_empty())?
-            .copy_from_slice(bytes);
-        Some(Self {
-            bytes: all,
-            len: bytes.len() as u8,
-        })
-    }
-
-    /// The bytes.
-    pub fn as_bytes(&self) -> &[u8] {
-        &self.bytes[..usize::from(self.len)]
-    }
-}
-
-impl fmt::Display for ServerId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.as_bytes()
-            .iter()
-            .try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
-}
-
-impl fmt::Debug for ServerId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ServerId({self})")
-    }
-}
-
 /// A validated specification: one instance and all its services.
 ///
 /// It can only be made by the validator ([`Spec::from_json`], [`Spec::new`]) and not be changed
@@ -298,8 +231,8 @@ pub struct Service {
     pub short_dcid_len: u8,
     /// Whether what is not QUIC is left to the host.
     pub quic_only: bool,
-    /// Slots of the table, a prime.
-    pub maglev_table_size: u32,
+    /// Slots of the table.
+    pub maglev_table_size: TableSize,
     /// What of a packet indexes the table.
     pub hash: HashOf,
     /// Which flows get an entry.
@@ -370,9 +303,10 @@ pub struct CidConfig {
     /// Bytes behind the nonce.
     pub extra_len: u8,
     /// Key that hides server ID and nonce; without one they are in clear.
-    pub key: Option<CidKey>,
+    pub key: Option<lb::Key>,
     /// Whether the first byte's low five bits give the length of the connection ID less one.
     pub encodes_length: bool,
+    pub(super) decoder: lb::Config,
     pub(super) origin: Origin,
 }
 
@@ -380,6 +314,11 @@ impl CidConfig {
     /// Length of the connection IDs in bytes.
     pub fn cid_len(&self) -> u8 {
         1 + self.server_id_len + self.nonce_len + self.extra_len
+    }
+
+    /// The same config as reader of connection IDs.
+    pub fn decoder(&self) -> &lb::Config {
+        &self.decoder
     }
 }
 
@@ -398,7 +337,7 @@ pub struct Backend {
     /// What the operator says about it.
     pub state: BackendState,
     /// Server IDs in its connection IDs, in the document's order.
-    pub server_ids: Vec<ServerId>,
+    pub server_ids: Vec<lb::ServerId>,
     pub(super) origin: (Origin, Origin),
 }
 

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::fault::{Warning, WarningCode};
 use super::spec::{CidConfig, Protocol, Routing, Service, Spec, Tracking};
+use crate::quic::lb::ServerId;
 
 /// Shorter learned connection IDs of different servers meet too often.
 const LONG_ENOUGH: u8 = 8;
@@ -172,8 +173,7 @@ impl Service {
     pub fn false_route_probability(&self) -> f64 {
         let mut by_length: BTreeMap<u8, f64> = BTreeMap::new();
         for config in &self.quic.configs {
-            let fitting =
-                |id: &&super::ServerId| id.as_bytes().len() == usize::from(config.server_id_len);
+            let fitting = |id: &&ServerId| id.as_bytes().len() == usize::from(config.server_id_len);
             let server_ids = self.backends.iter().flat_map(|backend| &backend.server_ids);
             let named = server_ids.filter(fitting).count() as f64;
             let one_of = 256_f64.powi(i32::from(config.server_id_len));

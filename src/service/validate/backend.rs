@@ -8,10 +8,11 @@ use super::super::field::Shape;
 use super::super::members::{backend as members, service};
 use super::super::reader::{count, Checked, Reader, Report};
 use super::super::scalar::{self, hex_text, Problem};
-use super::super::spec::{Backend, Origin, Routing, ServerId};
+use super::super::spec::{Backend, Origin, Routing};
 use super::super::tree::{Node, Value};
 use super::quic;
 use crate::id::BackendId;
+use crate::quic::lb::ServerId;
 
 /// Owners of what is unique in a service, by their pointers.
 #[derive(Default)]
@@ -154,7 +155,7 @@ fn server_id(
             return Err(report.fault(node.at, pointer, FaultCode::ServerId, message));
         }
     }
-    let Some(server_id) = server_id else {
+    let Ok(server_id) = server_id else {
         let message = format!("{} bytes fit no config (1 to 15)", bytes.len());
         return Err(report.fault(node.at, pointer, FaultCode::ServerId, message));
     };

@@ -10,6 +10,7 @@ use super::super::scalar::shown;
 use super::super::spec::{CidConfig, Origin, Quic, Routing};
 use super::super::tree::{Node, Value};
 use super::service::Transport;
+use crate::quic::lb;
 
 /// A shorter connection ID cannot be told from others well enough to be learned.
 const LEARNABLE: u8 = 4;
@@ -212,14 +213,26 @@ fn config(
         // At most MAX_BODY, so it fits.
         Ok(extra_len as u8)
     }();
-    let whole = || {
+    let mut whole = || {
+        let (config_id, server_id_len, nonce_len) = (config_id?, server_id_len?, nonce_len?);
+        let (extra_len, key, encodes_length) = (extra_len?, key?, encodes_length?);
+        let decoder = lb::ConfigId::new(config_id)
+            .and_then(|id| lb::Config::new(id, server_id_len.into(), nonce_len.into()).ok())
+            .and_then(|config| config.with_extra_len(extra_len.into()).ok())
+            .map(|config| config.with_key(key).with_encoded_length(encodes_length))
+            // The bounds of the members are the decoder's own.
+            .ok_or_else(|| {
+                let message = "no connection ID has this form";
+                report.fault(reader.at(), reader.pointer(), CidLength, message)
+            })?;
         Ok(CidConfig {
-            config_id: config_id?,
-            server_id_len: server_id_len?,
-            nonce_len: nonce_len?,
-            extra_len: extra_len?,
-            key: key?,
-            encodes_length: encodes_length?,
+            config_id,
+            server_id_len,
+            nonce_len,
+            extra_len,
+            key,
+            encodes_length,
+            decoder,
             origin,
         })
     };

@@ -7,12 +7,12 @@ use std::time::Duration;
 use super::super::fault::FaultCode::{Conflict, Prime};
 use super::super::ident::service_id;
 use super::super::members::{limits, service as members};
-use super::super::prime;
 use super::super::reader::{Checked, Reader, Report};
 use super::super::scalar::Number;
 use super::super::spec::{Fragments, HashOf, Origin, Protocol, Routing, Service, Tracking};
 use super::super::tree::Node;
 use super::{backend, quic};
+use crate::maglev::TableSize;
 
 /// What other services are compared with, and the service itself if it is sound.
 pub(super) struct Part<'a> {
@@ -58,7 +58,7 @@ impl<'a> Part<'a> {
                 .iter()
                 .filter(|backend| backend.takes_new_flows())
                 .count();
-            if placed > size as usize {
+            if placed > size.slots() {
                 let message = format!(
                     "a table of {size} slots cannot hold {placed} ready backends of a weight \
                      above 0"
@@ -142,7 +142,7 @@ impl Transport {
     }
 }
 
-fn table_size(reader: &Reader<'_>, max: u32, report: &mut Report) -> Checked<u32> {
+fn table_size(reader: &Reader<'_>, max: u32, report: &mut Report) -> Checked<TableSize> {
     let min = limits::MIN_SLOTS;
     let number = reader.get(&members::MAGLEV_TABLE_SIZE, report)?;
     let asked = match &number {
@@ -150,17 +150,27 @@ fn table_size(reader: &Reader<'_>, max: u32, report: &mut Report) -> Checked<u32
         Number::Other(text) if text.starts_with('-') => 0,
         Number::Other(_) => u64::MAX,
     };
-    if let Ok(size) = u32::try_from(asked) {
-        if (min..=max).contains(&size) && prime::is_prime(size) {
-            return Ok(size);
-        }
+    let size = u32::try_from(asked)
+        .ok()
+        .filter(|size| (min..=max).contains(size));
+    if let Some(Ok(size)) = size.map(TableSize::new) {
+        return Ok(size);
     }
-    let nearest: Vec<String> = prime::neighbours(asked, min, max)
-        .map(|p| p.to_string())
-        .collect();
+    let nearest: Vec<String> = neighbours(asked, min, max).map(|p| p.to_string()).collect();
     let nearest = nearest.join(" and ");
     let message = format!("must be a prime from {min} to {max}, got {number} (nearest {nearest})");
     Err(reader.fault(&members::MAGLEV_TABLE_SIZE, Prime, message, report))
+}
+
+/// The primes from `min` to `max` next below and next above `n`.
+fn neighbours(n: u64, min: u32, max: u32) -> impl Iterator<Item = u32> {
+    let is_prime = |p: &u32| TableSize::new(*p).is_ok();
+    let below = (min..=max)
+        .rev()
+        .filter(|&p| u64::from(p) < n)
+        .find(is_prime);
+    let above = (min..=max).filter(|&p| u64::from(p) > n).find(is_prime);
+    below.into_iter().chain(above)
 }
 
 fn tracking(
