@@ -252,8 +252,8 @@ impl FlowKey {
 /// The material of the flow hash that a seed expands to; see the [module](self).
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct FlowHashKey {
-    pub(crate) k: [u32; 6],
-    pub(crate) f: u64,
+    k: [u32; 6],
+    f: u64,
 }
 
 impl FlowHashKey {
@@ -271,6 +271,11 @@ impl FlowHashKey {
             k,
             f: splitmix64(&mut s0) ^ s1,
         }
+    }
+
+    /// The six words and the final mask, as the kernel's copy of a service holds them.
+    pub(crate) fn parts(&self) -> ([u32; 6], u64) {
+        (self.k, self.f)
     }
 
     /// The 64-bit hash of a key; with `source_only`, of its service and client address alone.

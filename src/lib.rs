@@ -10,6 +10,7 @@ pub mod id;
 #[allow(dead_code)] // the builder of generations is its only user
 mod image_hash;
 pub mod maglev;
+pub mod plan;
 pub mod quic;
 pub mod reason;
 pub mod service;

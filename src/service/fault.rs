@@ -190,6 +190,8 @@ choice! {
         BelowRule = "below-rule",
         /// A backend of some weight gets no slot.
         FewSlots = "few-slots",
+        /// A server ID goes to another backend before its quarantine is over.
+        ReusedServerId = "reused-server-id",
         /// A random connection ID often looks like one with a server ID.
         FalseRoute = "false-route",
         /// A server ID is in clear in one config and hidden in another.

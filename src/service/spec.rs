@@ -320,6 +320,11 @@ impl CidConfig {
     pub fn decoder(&self) -> &lb::Config {
         &self.decoder
     }
+
+    /// Where the config stood among its service's in the document it came from.
+    pub fn position(&self) -> usize {
+        self.origin.0
+    }
 }
 
 /// One backend of a service.

@@ -1,0 +1,374 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Rows, incarnations and counters: what a backend keeps from generation to generation.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::record::{
+    BackendRecord, Fold, Identity, Live, QuarantinedId, RetiredBackend, ServiceRecord,
+};
+use super::Options;
+use crate::abi;
+use crate::service::{Backend, Fault, FaultCode, Routing, Service, Spec, Warning, WarningCode};
+
+const SERVICE_STATS: u32 = abi::Limit::GW_MAX_SERVICE_STATS.0;
+const BACKEND_STATS: u32 = abi::Limit::GW_MAX_BACKEND_STATS.0;
+const ROWS: u16 = abi::Limit::GW_MAX_BACKENDS.0 as u16;
+/// For how long a removed backend without server IDs may come back as itself.
+const RETURN_NS: u64 = 3_600_000_000_000;
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// Everything decided about identities, in the order of the specification's services.
+#[derive(Debug, Default)]
+pub(super) struct Assignment {
+    pub(super) services: Vec<ServiceRecord>,
+    pub(super) retired: Vec<RetiredBackend>,
+    pub(super) quarantine: Vec<QuarantinedId>,
+    pub(super) folds: Vec<Fold>,
+    pub(super) faults: Vec<Fault>,
+    pub(super) warnings: Vec<Warning>,
+}
+
+/// Gives every backend of `spec` its row, incarnation and counters, continuing `live`.
+///
+/// `now_ns` is nanoseconds since boot. Interface indices and source addresses are left empty.
+pub(super) fn assign(
+    live: Option<&Live>,
+    spec: &Spec,
+    options: Options,
+    now_ns: u64,
+) -> Assignment {
+    let mut assignment = Assignment::default();
+    let base = live.map(|live| &live.record);
+    let mut service_stats = Indices::new(
+        SERVICE_STATS,
+        base.iter()
+            .flat_map(|record| &record.services)
+            .map(|service| service.stats),
+    );
+    // Counters of backends that left with the last publication may still wait to be added to
+    // their services'.
+    let mut backend_stats = Indices::new(
+        BACKEND_STATS,
+        base.iter().flat_map(|record| {
+            let live = record.services.iter().flat_map(|service| &service.backends);
+            let folding = record.folds.iter().map(|fold| fold.backend_stats);
+            live.map(|backend| backend.stats).chain(folding)
+        }),
+    );
+    let mut incarnation = live.map_or(0, |live| live.incarnation_mark);
+
+    let (retired, quarantine) = leaving(live, spec, now_ns);
+    for service in spec.services() {
+        let before = base.and_then(|record| record.service(service.id.get()));
+        let Some(stats) = before
+            .map(|before| before.stats)
+            .or_else(|| service_stats.take())
+        else {
+            assignment.faults.push(full(
+                &service.pointer(),
+                "services' counters",
+                SERVICE_STATS,
+            ));
+            continue;
+        };
+        let mut rows = Rows::new(service, before, &retired);
+        let mut backends = Vec::with_capacity(service.backends.len());
+        let mut newcomers = Vec::new();
+        for backend in &service.backends {
+            if let Some(kept) = before.and_then(|before| before.backend(backend.id.get())) {
+                backends.push(BackendRecord {
+                    ifindex: 0,
+                    source_mac: None,
+                    ..*kept
+                });
+            } else if let Some(stats) = backend_stats.take() {
+                let back = retired
+                    .iter()
+                    .find(|retired| returns(retired, service, backend));
+                let back = back.filter(|back| rows.claim(back.row));
+                newcomers.push((
+                    backend,
+                    stats,
+                    back.map(|back| (back.row, back.incarnation)),
+                ));
+            } else {
+                let what = "backends' counters";
+                assignment
+                    .faults
+                    .push(full(&backend.pointer(), what, BACKEND_STATS));
+            }
+        }
+        // Only now: a newcomer must not take the row that a returning backend finds free.
+        for (backend, stats, back) in newcomers {
+            let place = back.or_else(|| {
+                let row = rows.take()?;
+                incarnation = incarnation.saturating_add(1);
+                Some((row, incarnation))
+            });
+            match place {
+                Some((row, incarnation)) => backends.push(BackendRecord {
+                    id: backend.id.get(),
+                    row,
+                    incarnation,
+                    stats,
+                    ifindex: 0,
+                    source_mac: None,
+                }),
+                None => assignment
+                    .faults
+                    .push(full(&backend.pointer(), "rows", ROWS.into())),
+            }
+        }
+        backends.sort_unstable_by_key(|backend| backend.id);
+        if let Some(before) = before {
+            assignment.folds.extend(
+                before
+                    .backends
+                    .iter()
+                    .filter(|old| service.backends.iter().all(|new| new.id.get() != old.id))
+                    .map(|old| Fold {
+                        backend_stats: old.stats,
+                        service_stats: stats,
+                    }),
+            );
+        }
+        assignment.services.push(ServiceRecord {
+            id: service.id.get(),
+            stats,
+            backends,
+        });
+    }
+
+    let quarantine = check_quarantine(spec, quarantine, options, now_ns, &mut assignment);
+    assignment.retired = retired
+        .into_iter()
+        .filter(|retired| {
+            let services = spec.services().iter();
+            let mut same = services.filter(|service| service.id.get() == retired.service);
+            !same.any(|service| {
+                service
+                    .backends
+                    .iter()
+                    .any(|b| b.id.get() == retired.identity.id)
+            })
+        })
+        .collect();
+    assignment.quarantine = quarantine;
+    assignment
+}
+
+fn full(pointer: &str, what: &str, limit: u32) -> Fault {
+    Fault::new(
+        pointer,
+        FaultCode::Capacity,
+        format!("no {what} are left: {limit} used, 1 more needed, {limit} is the limit"),
+    )
+}
+
+/// Who may come back and which server IDs are reserved, once `spec` has replaced what is live:
+/// those of before whose time is not over, and those that leave now.
+fn leaving(
+    live: Option<&Live>,
+    spec: &Spec,
+    now_ns: u64,
+) -> (Vec<RetiredBackend>, Vec<QuarantinedId>) {
+    let Some(live) = live else {
+        return Default::default();
+    };
+    let record = &live.record;
+    let mut retired: Vec<_> = record
+        .retired
+        .iter()
+        .filter(|old| old.until_ns > now_ns)
+        .cloned()
+        .collect();
+    let mut quarantine: Vec<_> = record
+        .quarantine
+        .iter()
+        .filter(|old| old.until_ns > now_ns)
+        .cloned()
+        .collect();
+    for old_service in live.spec.services() {
+        let service = old_service.id.get();
+        let new_service = spec.services().iter().find(|new| new.id == old_service.id);
+        let Some(old_record) = record.service(service) else {
+            continue;
+        };
+        let by_server_id = old_service.quic.routing == Routing::ServerId;
+        let reserved_ns = if by_server_id {
+            u64::try_from(old_service.quic.quarantine.as_nanos()).unwrap_or(u64::MAX)
+        } else {
+            RETURN_NS
+        };
+        let until_ns = now_ns.saturating_add(reserved_ns);
+        for old in &old_service.backends {
+            let stays = new_service.and_then(|new| new.backend(old.id));
+            if let (None, Some(placed)) = (stays, old_record.backend(old.id.get())) {
+                retired.push(RetiredBackend {
+                    service,
+                    identity: identity(old),
+                    server_ids: old.server_ids.iter().map(ToString::to_string).collect(),
+                    row: placed.row,
+                    incarnation: placed.incarnation,
+                    until_ns,
+                });
+            }
+            let left = old
+                .server_ids
+                .iter()
+                .filter(|id| !stays.is_some_and(|new| new.server_ids.contains(id)));
+            quarantine.extend(left.filter(|_| by_server_id && reserved_ns > 0).map(|id| {
+                QuarantinedId {
+                    service,
+                    server_id: id.to_string(),
+                    identity: identity(old),
+                    since_ns: now_ns,
+                    until_ns,
+                }
+            }));
+        }
+    }
+    (retired, quarantine)
+}
+
+/// Ends the quarantine of server IDs that return to their backends, refuses those that go to
+/// another, and gives what stays reserved.
+fn check_quarantine(
+    spec: &Spec,
+    quarantine: Vec<QuarantinedId>,
+    options: Options,
+    now_ns: u64,
+    assignment: &mut Assignment,
+) -> Vec<QuarantinedId> {
+    let holders: BTreeMap<(u32, String), &Backend> = spec
+        .services()
+        .iter()
+        .flat_map(|service| {
+            service.backends.iter().flat_map(move |backend| {
+                let ids = backend.server_ids.iter();
+                ids.map(move |id| ((service.id.get(), id.to_string()), backend))
+            })
+        })
+        .collect();
+    let mut kept = Vec::new();
+    for entry in quarantine {
+        let Some(holder) = holders.get(&(entry.service, entry.server_id.clone())) else {
+            kept.push(entry);
+            continue;
+        };
+        if identity(holder) == entry.identity {
+            continue;
+        }
+        let pointer = format!("{}/server_id", holder.pointer());
+        let message = format!(
+            "server ID {} belonged to backend {} until {} ago; free in {}",
+            entry.server_id,
+            entry.identity.id,
+            seconds(now_ns.saturating_sub(entry.since_ns)),
+            seconds(entry.until_ns.saturating_sub(now_ns)),
+        );
+        if options.reuse_server_id {
+            assignment
+                .warnings
+                .push(Warning::new(pointer, WarningCode::ReusedServerId, message));
+        } else {
+            assignment
+                .faults
+                .push(Fault::new(pointer, FaultCode::Quarantine, message));
+            kept.push(entry);
+        }
+    }
+    kept
+}
+
+fn seconds(ns: u64) -> String {
+    format!("{}s", ns.div_ceil(SECOND_NS))
+}
+
+fn identity(backend: &Backend) -> Identity {
+    Identity {
+        id: backend.id.get(),
+        interface: backend.interface.as_str().to_owned(),
+        mac: backend.mac.octets(),
+    }
+}
+
+fn returns(retired: &RetiredBackend, service: &Service, backend: &Backend) -> bool {
+    retired.service == service.id.get()
+        && retired.identity == identity(backend)
+        && retired.server_ids.iter().map(String::as_str).eq(backend
+            .server_ids
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .iter()
+            .map(String::as_str))
+}
+
+/// Indices below a limit that nobody holds, lowest first.
+struct Indices {
+    used: BTreeSet<u32>,
+    next: u32,
+    limit: u32,
+}
+
+impl Indices {
+    fn new(limit: u32, used: impl IntoIterator<Item = u32>) -> Self {
+        Self {
+            used: used.into_iter().collect(),
+            next: 0,
+            limit,
+        }
+    }
+
+    fn take(&mut self) -> Option<u32> {
+        while self.next < self.limit {
+            let index = self.next;
+            self.next += 1;
+            if !self.used.contains(&index) {
+                return Some(index);
+            }
+        }
+        None
+    }
+}
+
+/// The rows of one service that are free, in the order in which newcomers get them: first those
+/// that nobody can come back to, then those of backends that left, those that leave now last.
+struct Rows {
+    free: Vec<u16>,
+}
+
+impl Rows {
+    fn new(service: &Service, before: Option<&ServiceRecord>, retired: &[RetiredBackend]) -> Self {
+        let mut held = BTreeSet::new();
+        let mut leaving = BTreeSet::new();
+        for old in before.iter().flat_map(|before| &before.backends) {
+            let stays = service.backends.iter().any(|new| new.id.get() == old.id);
+            if stays { &mut held } else { &mut leaving }.insert(old.row);
+        }
+        let left: BTreeMap<u16, u64> = retired
+            .iter()
+            .filter(|retired| retired.service == service.id.get())
+            .map(|retired| (retired.row, retired.until_ns))
+            .collect();
+        let mut free: Vec<_> = (0..ROWS).filter(|row| !held.contains(row)).collect();
+        free.sort_by_key(|row| (leaving.contains(row), left.get(row).copied(), *row));
+        free.reverse();
+        Self { free }
+    }
+
+    fn take(&mut self) -> Option<u16> {
+        self.free.pop()
+    }
+
+    fn claim(&mut self, row: u16) -> bool {
+        match self.free.iter().position(|&free| free == row) {
+            Some(index) => {
+                self.free.remove(index);
+                true
+            }
+            None => false,
+        }
+    }
+}

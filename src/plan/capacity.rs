@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! What a generation takes of the instance's limits, and the faults where it takes too much.
+
+use serde::Serialize;
+
+use super::generation::Generation;
+use super::image::Layout;
+use crate::abi;
+use crate::service::{Fault, FaultCode};
+
+/// Server IDs of one service, those in quarantine included.
+const SERVER_IDS: u64 = 512;
+const MIB: u64 = 1 << 20;
+
+/// What a plan uses of each limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct Capacity {
+    /// Services of the instance.
+    pub services: Use,
+    /// Backends of all services together.
+    pub backends: Use,
+    /// Server IDs of the service that has most, each counted once per config that carries it and
+    /// those in quarantine included.
+    pub server_ids: Use,
+    /// Contexts for encrypted server IDs.
+    pub crypto_contexts: Use,
+    /// Entries of the flow map.
+    pub flows: PredictedUse,
+    /// Entries of the map of connection IDs.
+    pub cids: PredictedUse,
+    /// Kernel memory of what a publication creates, in bytes.
+    pub memory_bytes: MemoryUse,
+}
+
+/// A number against its limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct Use {
+    /// How many are used.
+    pub used: u64,
+    /// How many there can be.
+    pub limit: u64,
+}
+
+/// A number now, the number expected later, and the limit of both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct PredictedUse {
+    /// How many are used now.
+    pub used: u64,
+    /// How many there will be.
+    pub predicted: u64,
+    /// How many there can be.
+    pub limit: u64,
+}
+
+/// Bytes of kernel memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct MemoryUse {
+    /// The new generation.
+    pub generation: u64,
+    /// It and the one it replaces, which exist together for a moment.
+    pub both_generations: u64,
+    /// Flow state.
+    pub affinity: u64,
+    /// What the specification allows.
+    pub limit: u64,
+}
+
+/// Bytes that the cells of a generation take.
+pub(super) fn generation_bytes(layout: &Layout) -> u64 {
+    layout.cells as u64 * u64::from(abi::Limit::GW_CELL_BYTES.0)
+}
+
+/// Counts what `generation` uses; `before_bytes` is the size of the generation it replaces.
+pub(super) fn capacity(generation: &Generation, layout: &Layout, before_bytes: u64) -> Capacity {
+    let limits = generation.spec.limits();
+    let placed = || generation.services.iter();
+    let new_bytes = generation_bytes(layout);
+    let used = |used: usize, limit: u64| Use {
+        used: used as u64,
+        limit,
+    };
+    let unused = |limit: u32| PredictedUse {
+        used: 0,
+        predicted: 0,
+        limit: limit.into(),
+    };
+    Capacity {
+        services: used(placed().count(), abi::Limit::GW_MAX_SERVICES.0.into()),
+        backends: used(
+            placed().flat_map(|service| &service.rows).flatten().count(),
+            abi::Limit::GW_MAX_BACKEND_STATS.0.into(),
+        ),
+        server_ids: used(
+            placed()
+                .map(|service| service.server_ids.len())
+                .max()
+                .unwrap_or(0),
+            SERVER_IDS,
+        ),
+        crypto_contexts: Use { used: 0, limit: 0 },
+        flows: unused(limits.flows),
+        cids: unused(limits.cids),
+        memory_bytes: MemoryUse {
+            generation: new_bytes,
+            both_generations: new_bytes + before_bytes,
+            affinity: 0,
+            limit: u64::from(limits.memory_mib) * MIB,
+        },
+    }
+}
+
+impl Capacity {
+    /// A fault for each limit that does not suffice.
+    pub(super) fn faults(&self, generation: &Generation) -> Vec<Fault> {
+        let mut faults = Vec::new();
+        for (service, placed) in generation.services() {
+            let used = placed.server_ids.len() as u64;
+            if used > SERVER_IDS {
+                faults.push(over(&service.pointer(), "server IDs", used, SERVER_IDS));
+            }
+        }
+        if self.backends.used > self.backends.limit {
+            faults.push(over(
+                "/services",
+                "backends",
+                self.backends.used,
+                self.backends.limit,
+            ));
+        }
+        let memory = self.memory_bytes;
+        let needed = memory.both_generations + memory.affinity;
+        if needed > memory.limit {
+            faults.push(over(
+                "/limits/memory_mib",
+                "bytes of memory",
+                needed,
+                memory.limit,
+            ));
+        }
+        faults
+    }
+}
+
+fn over(pointer: &str, what: &str, needed: u64, limit: u64) -> Fault {
+    Fault::new(
+        pointer,
+        FaultCode::Capacity,
+        format!("{what}: {needed} needed, the limit is {limit}"),
+    )
+}

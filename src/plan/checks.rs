@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! What stands against a plan: this version, this machine, or what is live.
+
+use super::image::ImageError;
+use super::record::Live;
+use super::world::World;
+use super::Options;
+use crate::id::InterfaceName;
+use crate::service::{Fault, FaultCode, Faults, Mode, Spec};
+
+/// What the programs of this version cannot do.
+pub(super) fn kernel(spec: &Spec) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    if spec.mode() == Mode::Offload {
+        faults.push(Fault::new(
+            "/mode",
+            FaultCode::Kernel,
+            "offload needs a program built for network cards, which this build does not have",
+        ));
+    }
+    for service in spec.services() {
+        for config in service
+            .quic
+            .configs
+            .iter()
+            .filter(|config| config.key.is_some())
+        {
+            faults.push(Fault::new(
+                format!(
+                    "{}/quic/configs/{}/key",
+                    service.pointer(),
+                    config.position()
+                ),
+                FaultCode::Kernel,
+                "encrypted server IDs need the kernel's bpf_crypto (Linux 6.10) and a build that \
+                 uses it, which this one does not; use plaintext server IDs or tuple routing",
+            ));
+        }
+    }
+    faults
+}
+
+/// Interfaces that do not exist here.
+pub(super) fn interfaces(spec: &Spec, world: &World) -> Vec<Fault> {
+    if world.devices.is_none() {
+        return Vec::new();
+    }
+    let missing = |pointer: String, name: &InterfaceName| {
+        world.device(name).is_none().then(|| {
+            Fault::new(
+                pointer,
+                FaultCode::NoInterface,
+                format!("no such interface here: {name}"),
+            )
+        })
+    };
+    let targets = spec.services().iter().flat_map(|service| {
+        let backends = service.backends.iter();
+        backends.filter_map(|backend| {
+            missing(
+                format!("{}/interface", backend.pointer()),
+                &backend.interface,
+            )
+        })
+    });
+    missing("/interface".into(), spec.interface())
+        .into_iter()
+        .chain(targets)
+        .collect()
+}
+
+/// What a live instance cannot change, or only with the caller's word.
+pub(super) fn continuity(live: &Live, spec: &Spec, options: Options) -> Vec<Fault> {
+    let (old, new) = (live.spec.limits(), spec.limits());
+    let fixed = [
+        ("flows", old.flows, new.flows),
+        ("cids", old.cids, new.cids),
+        ("slots", old.slots, new.slots),
+    ];
+    let mut faults: Vec<_> = fixed
+        .into_iter()
+        .filter(|(_, old, new)| old != new)
+        .map(|(name, old, _)| {
+            let message = format!("the live instance has {old}");
+            Fault::new(format!("/limits/{name}"), FaultCode::Fixed, message)
+        })
+        .collect();
+    if live.spec.interface() != spec.interface() {
+        let message = format!("the live instance has {}", live.spec.interface());
+        faults.push(Fault::new("/interface", FaultCode::Fixed, message));
+    }
+    if live.spec.mode() != spec.mode() {
+        let message = format!("the live instance has {}", live.spec.mode());
+        faults.push(Fault::new("/mode", FaultCode::Fixed, message));
+    }
+    if options.disruptive {
+        return faults;
+    }
+    if live.spec.hash_seed() != spec.hash_seed() {
+        faults.push(Fault::new(
+            "/hash_seed",
+            FaultCode::Disruptive,
+            "a new hash seed moves nearly all live flows; confirm with --disruptive",
+        ));
+    }
+    for service in spec.services() {
+        let before = live.spec.services().iter().find(|old| old.id == service.id);
+        let size = service.maglev_table_size;
+        if let Some(before) = before.filter(|before| before.maglev_table_size != size) {
+            faults.push(Fault::new(
+                format!("{}/maglev_table_size", service.pointer()),
+                FaultCode::Disruptive,
+                format!(
+                    "a new table size ({} to {size}) moves nearly all live flows; confirm with \
+                     --disruptive, or run with tracking \"all\" for {}s first",
+                    before.maglev_table_size,
+                    before.flow_idle.as_secs() + 2,
+                ),
+            ));
+        }
+    }
+    faults
+}
+
+/// A generation without a layout.
+pub(super) fn image(error: ImageError) -> Faults {
+    Fault::new("/services", FaultCode::Capacity, error.to_string()).into()
+}

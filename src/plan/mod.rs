@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! From a specification to everything that a publication needs, without touching any machine.
+//!
+//! [`plan`] is a pure function of what is live, what is wanted and what the machine offers: the
+//! same three give the same plan, byte for byte. A [`Plan`] says what will move before anything
+//! does ([`PlanDocument`]), and holds the [`Generation`] that the kernel will be given as an
+//! [`Image`].
+
+mod assign;
+mod capacity;
+mod checks;
+mod disruption;
+mod document;
+mod generation;
+mod image;
+mod place;
+mod preflight;
+mod record;
+mod warnings;
+mod world;
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::value::{to_raw_value, RawValue};
+use serde_json::Value;
+
+pub use capacity::{Capacity, MemoryUse, PredictedUse, Use};
+pub use disruption::Disruption;
+pub use document::{
+    BackendPlan, Base, Change, ConfigPlan, Options, PlanDocument, PlanResult, PlanSchema,
+    ServicePlan, TablePlan,
+};
+pub use generation::{Generation, PlacedBackend, PlacedServerId, PlacedService};
+pub use image::{Image, ImageError};
+pub use preflight::{ifindex_drift, preflight, worst, Check, CheckCode, CheckResult};
+pub use record::{Live, RecordError};
+pub(crate) use record::{Record, RecordSchema};
+pub use world::{Device, Peer, World};
+
+use crate::service::{Fault, FaultCode, Faults, Spec};
+use place::{place, Tables};
+
+/// Everything that a publication needs, and what it will do.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    document: PlanDocument,
+    generation: Generation,
+    record: Record,
+}
+
+/// Plans the change from `live`, which is nothing on a new instance, to `spec`.
+///
+/// # Errors
+/// Everything about this machine and what is live that stands against it, at once; the
+/// specification itself is valid already.
+pub fn plan(
+    live: Option<&Live>,
+    spec: &Spec,
+    world: &World,
+    options: Options,
+) -> Result<Plan, Faults> {
+    let mut faults = checks::kernel(spec);
+    faults.extend(checks::interfaces(spec, world));
+    faults.extend(
+        live.map(|live| checks::continuity(live, spec, options))
+            .unwrap_or_default(),
+    );
+    let mut assigned = assign::assign(live, spec, options, world.boot_ns);
+    faults.append(&mut assigned.faults);
+    Faults::check(faults)?;
+
+    place::resolve(&mut assigned.services, spec, world);
+    let mut tables = Tables::default();
+    let before = live
+        .map(|live| {
+            let spec = Arc::new(live.spec.clone());
+            place(
+                spec,
+                live.number(),
+                &live.record.services,
+                &live.record.quarantine,
+                &mut tables,
+            )
+        })
+        .transpose()?;
+    let shared = Arc::new(spec.clone());
+    let generation = place(
+        shared,
+        0,
+        &assigned.services,
+        &assigned.quarantine,
+        &mut tables,
+    )?;
+
+    let layout = image::Layout::of(&generation).map_err(checks::image)?;
+    let before_bytes = match &before {
+        Some(before) => {
+            capacity::generation_bytes(&image::Layout::of(before).map_err(checks::image)?)
+        }
+        None => 0,
+    };
+    let capacity = capacity::capacity(&generation, &layout, before_bytes);
+    Faults::check(capacity.faults(&generation))?;
+
+    let mut warnings = spec.warnings();
+    warnings.append(&mut assigned.warnings);
+    warnings.extend(warnings::warnings(live, &generation, world));
+    let ifindex = world.device(spec.interface()).map(|device| device.index);
+    let digest = spec.digest().to_string();
+    let record = Record {
+        schema: RecordSchema::V1,
+        number: 0,
+        digest: digest.clone(),
+        spec: String::from_utf8_lossy(&spec.to_canonical_json()).into_owned(),
+        published_ns: 0,
+        published_unix: 0,
+        ifindex: ifindex.unwrap_or(0),
+        services: assigned.services,
+        retired: assigned.retired,
+        quarantine: assigned.quarantine,
+        folds: assigned.folds,
+    };
+    let result = match live {
+        None => PlanResult::Create,
+        Some(live) if live.record.says_the_same(&record) => PlanResult::Unchanged,
+        Some(_) => PlanResult::Change,
+    };
+    let document = PlanDocument {
+        schema: PlanSchema::V1,
+        instance_id: spec.instance_id().to_string(),
+        interface: spec.interface().clone(),
+        ifindex,
+        mode: spec.mode(),
+        digest,
+        base: live.map(|live| Base {
+            generation: live.number(),
+            digest: live.digest().to_owned(),
+        }),
+        result,
+        spec: raw(&spec.redacted(|_| None)),
+        services: document::services(before.as_ref(), &generation),
+        capacity,
+        preflight: preflight(spec, world),
+        warnings,
+        options,
+    };
+    Ok(Plan {
+        document,
+        generation,
+        record,
+    })
+}
+
+impl Plan {
+    /// What the plan says, without secrets.
+    pub fn document(&self) -> &PlanDocument {
+        &self.document
+    }
+
+    /// What packets will see; its number is 0 until it is published.
+    pub fn generation(&self) -> &Generation {
+        &self.generation
+    }
+
+    /// The specification it fulfils.
+    pub fn spec(&self) -> &Spec {
+        &self.generation.spec
+    }
+
+    /// Whether it was made without asking any machine, and therefore cannot be applied.
+    pub fn is_offline(&self) -> bool {
+        self.document.ifindex.is_none()
+    }
+
+    /// The document with its secrets, for a file that only its owner may read: enough to make the
+    /// same plan again.
+    pub fn to_file(&self) -> Vec<u8> {
+        let mut document = self.document.clone();
+        document.spec = raw(&RawValue::from_string(self.record.spec.clone()).ok());
+        // Plain data with text keys always serialises.
+        serde_json::to_vec_pretty(&document).unwrap_or_default()
+    }
+
+    pub(crate) fn record(&self) -> &Record {
+        &self.record
+    }
+}
+
+/// The JSON text of a value that cannot fail to have one: plain data with text keys.
+fn raw(value: &impl Serialize) -> Box<RawValue> {
+    to_raw_value(value).unwrap_or_else(|_| RawValue::NULL.to_owned())
+}
+
+/// A plan as read back from a file: what it takes to make it again and to see that it is the same.
+#[derive(Debug, Clone)]
+pub struct PlanFile {
+    /// What was wanted.
+    pub spec: Spec,
+    /// The generation it was made against.
+    pub base: Option<Base>,
+    /// What its maker confirmed.
+    pub options: Options,
+    /// Whether it was made without asking any machine.
+    pub offline: bool,
+}
+
+impl PlanFile {
+    /// Whether these bytes are a plan and not a specification: whether they say so.
+    pub fn recognises(bytes: &[u8]) -> bool {
+        serde_json::from_slice::<Value>(bytes)
+            .is_ok_and(|value| value.get("schema").is_some_and(Value::is_string))
+    }
+
+    /// Reads what [`Plan::to_file`] wrote.
+    ///
+    /// # Errors
+    /// What is wrong with it; a plan that was printed lacks its secrets and says so.
+    pub fn from_json(bytes: &[u8]) -> Result<Self, Faults> {
+        let form = |pointer: &str, message: &str| {
+            Faults::from(Fault::new(pointer, FaultCode::Type, message))
+        };
+        let value: Value = serde_json::from_slice(bytes).map_err(|error| {
+            let message = format!("line {} column {}: {error}", error.line(), error.column());
+            Faults::from(Fault::new("", FaultCode::Json, message))
+        })?;
+        if value.get("schema").and_then(Value::as_str) != Some("guideway.quiclb.plan/v1") {
+            return Err(form("/schema", "must be \"guideway.quiclb.plan/v1\""));
+        }
+        let member = |name: &str| value.get(name).cloned().unwrap_or(Value::Null);
+        let read = |name: &str| {
+            let pointer = format!("/{name}");
+            move |error: serde_json::Error| form(&pointer, &error.to_string())
+        };
+        let spec = member("spec");
+        if spec.get("hash_seed") == Some(&Value::Null) {
+            return Err(form(
+                "/spec/hash_seed",
+                "is not in this plan: it was printed; apply the file that plan writes",
+            ));
+        }
+        let spec = Spec::from_json(spec.to_string().as_bytes()).map_err(|faults| {
+            let moved = faults.into_iter().map(|fault| {
+                Fault::new(format!("/spec{}", fault.pointer), fault.code, fault.message)
+            });
+            Faults::check(moved.collect())
+                .err()
+                .unwrap_or_else(|| form("/spec", "is not valid"))
+        })?;
+        let options = match member("options") {
+            Value::Null => Options::default(),
+            options => serde_json::from_value(options).map_err(read("options"))?,
+        };
+        Ok(Self {
+            spec,
+            base: serde_json::from_value(member("base")).map_err(read("base"))?,
+            options,
+            offline: member("ifindex").is_null(),
+        })
+    }
+}

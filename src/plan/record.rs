@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! What is kept beside a published generation, so that the next plan can continue it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::service::{Faults, Spec};
+
+/// What a publication stored with its generation.
+///
+/// Rows, incarnations and counter indices are decisions that outlive a publication: without them a
+/// backend would not keep its row. Times are nanoseconds since boot of the host that published.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Record {
+    pub(crate) schema: RecordSchema,
+    pub(crate) number: u64,
+    pub(crate) digest: String,
+    /// Canonical specification, secrets included.
+    pub(crate) spec: String,
+    pub(crate) published_ns: u64,
+    /// Seconds since 1970, for people.
+    pub(crate) published_unix: u64,
+    pub(crate) ifindex: u32,
+    pub(crate) services: Vec<ServiceRecord>,
+    pub(crate) retired: Vec<RetiredBackend>,
+    pub(crate) quarantine: Vec<QuarantinedId>,
+    /// Counters of backends that this publication removed: to be added to their services'.
+    pub(crate) folds: Vec<Fold>,
+}
+
+/// Names the form of a record; another form is not read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum RecordSchema {
+    #[serde(rename = "guideway.quiclb.record/v1")]
+    V1,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ServiceRecord {
+    pub(crate) id: u32,
+    pub(crate) stats: u32,
+    pub(crate) backends: Vec<BackendRecord>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct BackendRecord {
+    pub(crate) id: u32,
+    pub(crate) row: u16,
+    pub(crate) incarnation: u32,
+    pub(crate) stats: u32,
+    pub(crate) ifindex: u32,
+    pub(crate) source_mac: Option<[u8; 6]>,
+}
+
+/// A backend that was removed and may come back as itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct RetiredBackend {
+    pub(crate) service: u32,
+    pub(crate) identity: Identity,
+    /// Lower-case hexadecimal.
+    pub(crate) server_ids: Vec<String>,
+    pub(crate) row: u16,
+    pub(crate) incarnation: u32,
+    pub(crate) until_ns: u64,
+}
+
+/// A server ID that left its backend and is reserved for it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct QuarantinedId {
+    pub(crate) service: u32,
+    pub(crate) server_id: String,
+    pub(crate) identity: Identity,
+    pub(crate) since_ns: u64,
+    pub(crate) until_ns: u64,
+}
+
+/// What makes a returning backend the same one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Identity {
+    pub(crate) id: u32,
+    pub(crate) interface: String,
+    pub(crate) mac: [u8; 6],
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Fold {
+    pub(crate) backend_stats: u32,
+    pub(crate) service_stats: u32,
+}
+
+/// A published generation as the next plan sees it, with the marks of its instance.
+#[derive(Debug, Clone)]
+pub struct Live {
+    pub(crate) record: Record,
+    pub(crate) spec: Spec,
+    pub(crate) incarnation_mark: u32,
+}
+
+/// A record that cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RecordError {
+    /// Not the JSON of a record of this version.
+    #[error("the record of the generation cannot be read: {0}")]
+    Form(#[from] serde_json::Error),
+    /// Its specification is not accepted by this version.
+    #[error("the specification in the record of the generation is not valid: {0}")]
+    Spec(#[from] Faults),
+}
+
+impl Live {
+    /// Reads a record.
+    pub(crate) fn from_record(bytes: &[u8], incarnation_mark: u32) -> Result<Self, RecordError> {
+        let record: Record = serde_json::from_slice(bytes)?;
+        let spec = Spec::from_json(record.spec.as_bytes())?;
+        Ok(Self {
+            record,
+            spec,
+            incarnation_mark,
+        })
+    }
+
+    /// Number of the generation.
+    pub fn number(&self) -> u64 {
+        self.record.number
+    }
+
+    /// SHA-256 over the canonical specification, 64 hexadecimal digits.
+    pub fn digest(&self) -> &str {
+        &self.record.digest
+    }
+
+    /// What was asked for.
+    pub fn spec(&self) -> &Spec {
+        &self.spec
+    }
+}
+
+impl Record {
+    pub(crate) fn service(&self, id: u32) -> Option<&ServiceRecord> {
+        self.services.iter().find(|service| service.id == id)
+    }
+
+    /// Whether publishing `new` would change nothing that packets or later plans can see.
+    pub(crate) fn says_the_same(&self, new: &Record) -> bool {
+        self.digest == new.digest
+            && self.ifindex == new.ifindex
+            && self.services == new.services
+            && self.retired == new.retired
+            && self.quarantine == new.quarantine
+    }
+
+    pub(crate) fn to_bytes(&self) -> Result<Vec<u8>, serde_json::Error> {
+        serde_json::to_vec(self)
+    }
+}
+
+impl ServiceRecord {
+    pub(crate) fn backend(&self, id: u32) -> Option<&BackendRecord> {
+        self.backends.iter().find(|backend| backend.id == id)
+    }
+}

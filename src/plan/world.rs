@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! What a plan needs to know of the machine, as plain data: gathered elsewhere, or made up.
+
+use std::net::IpAddr;
+
+use crate::addr::MacAddr;
+use crate::id::InterfaceName;
+
+/// The machine that a plan is made for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct World {
+    /// The interfaces of the network namespace; none: nothing was asked of any machine, and a plan
+    /// made against this world names no interface index and cannot be applied.
+    pub devices: Option<Vec<Device>>,
+    /// Addresses that this host owns itself.
+    pub addresses: Vec<IpAddr>,
+    /// Nanoseconds since boot, suspended time included.
+    pub boot_ns: u64,
+}
+
+impl World {
+    /// The world of a plan that asks nothing of any machine.
+    pub fn offline() -> Self {
+        Self::default()
+    }
+
+    /// A machine with these interfaces and addresses, `boot_ns` nanoseconds after its boot.
+    pub fn new(devices: Vec<Device>, addresses: Vec<IpAddr>, boot_ns: u64) -> Self {
+        Self {
+            devices: Some(devices),
+            addresses,
+            boot_ns,
+        }
+    }
+
+    /// The interface of this name.
+    pub fn device(&self, name: &InterfaceName) -> Option<&Device> {
+        self.devices
+            .as_ref()?
+            .iter()
+            .find(|device| device.name == *name)
+    }
+}
+
+/// One network interface. What could not be found out is `None`, and is never taken for good.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Device {
+    /// Its name.
+    pub name: InterfaceName,
+    /// Its index.
+    pub index: u32,
+    /// Its own link-layer address.
+    pub mac: Option<MacAddr>,
+    /// Largest payload of a frame in bytes.
+    pub mtu: u32,
+    /// Kernel driver.
+    pub driver: Option<String>,
+    /// Whether its driver transmits redirected frames (`ndo_xdp_xmit`).
+    pub xdp_transmit: Option<bool>,
+    /// Whether its driver transmits redirected frames of several buffers.
+    pub xdp_transmit_frags: Option<bool>,
+    /// Whether received frames are merged (GRO), which makes a veth poll (NAPI).
+    pub gro: Option<bool>,
+    /// Whether checksums of sent frames are left to the device.
+    pub transmit_checksum_offload: Option<bool>,
+    /// Transmit queues.
+    pub transmit_queues: Option<u32>,
+    /// The other end of a veth pair.
+    pub peer: Option<Peer>,
+}
+
+impl Device {
+    /// An interface of which nothing is known but this.
+    pub fn new(name: InterfaceName, index: u32, mac: Option<MacAddr>, mtu: u32) -> Self {
+        Self {
+            name,
+            index,
+            mac,
+            mtu,
+            driver: None,
+            xdp_transmit: None,
+            xdp_transmit_frags: None,
+            gro: None,
+            transmit_checksum_offload: None,
+            transmit_queues: None,
+            peer: None,
+        }
+    }
+}
+
+/// The other end of a veth pair.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Peer {
+    /// In another network namespace.
+    OutOfSight,
+    /// In this one.
+    Seen {
+        /// Its name.
+        name: InterfaceName,
+        /// Its link-layer address.
+        mac: Option<MacAddr>,
+        /// Whether it polls: it has an XDP program, or merges received frames.
+        polls: Option<bool>,
+        /// Whether checksums of frames that it sends are left to the device.
+        transmit_checksum_offload: Option<bool>,
+    },
+}
