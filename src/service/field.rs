@@ -221,6 +221,11 @@ pub(super) const fn integer<T: TryFrom<u64>>(
     )
 }
 
+pub(super) const fn config_id(name: &'static str, about: &'static str) -> Field<u8> {
+    let shape = Shape::Integer { min: 0, max: 6 };
+    Field::new(name, Need::Required, shape, scalar::config_id, about)
+}
+
 pub(super) const fn prime(
     name: &'static str,
     default: u32,

@@ -284,12 +284,10 @@ pub(super) mod quic {
 
 pub(super) mod config {
     use crate::quic::lb::Key;
-    use crate::service::field::{boolean, integer, key, Field, Need, Table};
+    use crate::service::field::{boolean, config_id, integer, key, Field, Need, Table};
 
-    pub(in crate::service) static CONFIG_ID: Field<u8> = integer(
+    pub(in crate::service) static CONFIG_ID: Field<u8> = config_id(
         "config_id",
-        Need::Required,
-        (0, 6),
         "Number in the first three bits of the connection ID, unique in the service.",
     );
     pub(in crate::service) static SERVER_ID_LEN: Field<u8> = integer(

@@ -261,6 +261,17 @@ pub(super) fn integer<T: TryFrom<u64>>(value: &Value, shape: &Shape) -> Read<T> 
     })
 }
 
+/// The number of a config; one of the eight that fit its three bits is taken.
+pub(super) fn config_id(value: &Value, shape: &Shape) -> Read<u8> {
+    integer(value, shape).map_err(|problem| match problem.code {
+        FaultCode::Range => {
+            let taken = " (7 is reserved for unroutable connection IDs), got";
+            Problem::new(problem.code, problem.message.replacen(", got", taken, 1))
+        }
+        _ => problem,
+    })
+}
+
 /// An integer of seconds, or text such as `90s`, `2m`, `2h4m`.
 pub(super) fn duration(value: &Value, shape: &Shape) -> Read<Duration> {
     let (min, max) = bounds(shape);
