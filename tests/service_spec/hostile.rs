@@ -45,7 +45,7 @@ fn value() -> impl Strategy<Value = Value> {
         "02:00:00:00:01:01",
         "02:00:00:00:01:+f",
         "99999999999999999999s",
-        "8F95F09245765F80256934E50C66207F",
+        "00112233445566778899AABBCCDDEEFF",
         "1d9016f2-8957-42bc-9dd7-32d684d76446",
     ]);
     let numbers = prop::sample::select(vec![
