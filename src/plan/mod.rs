@@ -35,7 +35,7 @@ pub use generation::{Generation, PlacedBackend, PlacedServerId, PlacedService};
 pub use image::{Image, ImageError};
 pub use preflight::{ifindex_drift, preflight, worst, Check, CheckCode, CheckResult};
 pub use record::{Live, RecordError};
-pub(crate) use record::{Record, RecordSchema};
+pub(crate) use record::{Record, RecordSchema, SpecText};
 pub use world::{Device, Peer, World};
 
 use crate::service::{Fault, FaultCode, Faults, Spec};
@@ -112,7 +112,7 @@ pub fn plan(
         schema: RecordSchema::V1,
         number: 0,
         digest: digest.clone(),
-        spec: String::from_utf8_lossy(&spec.to_canonical_json()).into_owned(),
+        spec: SpecText(String::from_utf8_lossy(&spec.to_canonical_json()).into_owned()),
         published_ns: 0,
         published_unix: 0,
         ifindex: ifindex.unwrap_or(0),
@@ -177,9 +177,24 @@ impl Plan {
     /// same plan again.
     pub fn to_file(&self) -> Vec<u8> {
         let mut document = self.document.clone();
-        document.spec = raw(&RawValue::from_string(self.record.spec.clone()).ok());
+        document.spec = raw(&RawValue::from_string(self.record.spec.0.clone()).ok());
         // Plain data with text keys always serialises.
         serde_json::to_vec_pretty(&document).unwrap_or_default()
+    }
+
+    /// What would be live if this were published now: to plan the change after it without a
+    /// kernel.
+    pub fn as_live(&self, number: u64) -> Live {
+        let record = Record {
+            number,
+            ..self.record.clone()
+        };
+        let incarnation_mark = record.highest_incarnation();
+        Live {
+            record,
+            spec: self.spec().clone(),
+            incarnation_mark,
+        }
     }
 
     pub(crate) fn record(&self) -> &Record {

@@ -10,7 +10,6 @@ use super::world::World;
 use crate::abi;
 use crate::addr::MacAddr;
 use crate::maglev::{Member, Table, TableSize};
-use crate::quic::lb::ServerId;
 use crate::service::{
     Backend, BackendState, Fault, FaultCode, Faults, Routing, Service, SourceMac, Spec,
 };

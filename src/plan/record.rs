@@ -14,8 +14,7 @@ pub(crate) struct Record {
     pub(crate) schema: RecordSchema,
     pub(crate) number: u64,
     pub(crate) digest: String,
-    /// Canonical specification, secrets included.
-    pub(crate) spec: String,
+    pub(crate) spec: SpecText,
     pub(crate) published_ns: u64,
     /// Seconds since 1970, for people.
     pub(crate) published_unix: u64,
@@ -25,6 +24,17 @@ pub(crate) struct Record {
     pub(crate) quarantine: Vec<QuarantinedId>,
     /// Counters of backends that this publication removed: to be added to their services'.
     pub(crate) folds: Vec<Fold>,
+}
+
+/// A canonical specification with its secrets, which `Debug` does not show.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct SpecText(pub(crate) String);
+
+impl std::fmt::Debug for SpecText {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("SpecText(..)")
+    }
 }
 
 /// Names the form of a record; another form is not read.
@@ -111,7 +121,7 @@ impl Live {
     /// Reads a record.
     pub(crate) fn from_record(bytes: &[u8], incarnation_mark: u32) -> Result<Self, RecordError> {
         let record: Record = serde_json::from_slice(bytes)?;
-        let spec = Spec::from_json(record.spec.as_bytes())?;
+        let spec = Spec::from_json(record.spec.0.as_bytes())?;
         Ok(Self {
             record,
             spec,
@@ -138,6 +148,14 @@ impl Live {
 impl Record {
     pub(crate) fn service(&self, id: u32) -> Option<&ServiceRecord> {
         self.services.iter().find(|service| service.id == id)
+    }
+
+    /// The highest incarnation in use or remembered.
+    pub(crate) fn highest_incarnation(&self) -> u32 {
+        let placed = self.services.iter().flat_map(|service| &service.backends);
+        let placed = placed.map(|backend| backend.incarnation);
+        let retired = self.retired.iter().map(|backend| backend.incarnation);
+        placed.chain(retired).max().unwrap_or(0)
     }
 
     /// Whether publishing `new` would change nothing that packets or later plans can see.
