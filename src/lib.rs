@@ -3,12 +3,14 @@
 
 pub mod abi;
 pub mod addr;
+pub mod error;
 pub mod flow;
 pub mod hash;
 pub mod hex;
 pub mod id;
 #[allow(dead_code)] // the builder of generations is its only user
 mod image_hash;
+pub mod kernel;
 pub mod maglev;
 pub mod plan;
 pub mod quic;

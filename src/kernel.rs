@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! The kernel's side of things: maps, programs, attachments, the state directory, interfaces.
+//!
+//! Everything here owns its file descriptors, knows nothing of services or plans, and reports
+//! failures with the object and the errno. A handle is `Send` and needs no lifetime: an
+//! [`object::Object`] is loaded once and taken apart into [`map::Map`]s and a
+//! [`program::Program`], which are pinned in a [`statedir::StateDir`] and opened from it later.
+
+pub mod attach;
+pub mod clock;
+pub mod map;
+pub mod object;
+pub mod probe;
+pub mod program;
+pub mod publish;
+pub mod record;
+pub mod run;
+pub mod statedir;
+pub mod typed;
+
+mod log;
+mod sys;
+
+pub use sys::object::{ObjectType, PinError};
+pub use sys::SysError;

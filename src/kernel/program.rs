@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Owned handles of loaded programs.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use libbpf_sys::bpf_prog_info;
+
+use super::sys::object::{self, ObjectType, PinError};
+use super::sys::{self, name_from, owned, SysError};
+
+/// An owned handle of a program, with what the kernel says about it.
+#[derive(Debug)]
+pub struct Program {
+    fd: OwnedFd,
+    id: u32,
+    name: String,
+    tag: [u8; 8],
+    verified_instructions: u32,
+    map_ids: Vec<u32>,
+}
+
+impl Program {
+    /// Takes over the descriptor of a program.
+    pub(crate) fn from_fd(fd: OwnedFd) -> Result<Self, SysError> {
+        let mut info = bpf_prog_info::default();
+        // SAFETY: callers pass descriptors of programs; all pointers in the zeroed structure are
+        // null.
+        unsafe { object::info(fd.as_fd(), &mut info, "program")? };
+        let map_ids = map_ids(fd.as_fd(), info.nr_map_ids)?;
+        Ok(Self {
+            fd,
+            id: info.id,
+            name: name_from(&info.name),
+            tag: info.tag,
+            verified_instructions: info.verified_insns,
+            map_ids,
+        })
+    }
+
+    /// Opens the program pinned at `path`.
+    pub fn open(path: &Path) -> Result<Self, PinError> {
+        let fd = object::open_as(path, ObjectType::Program)?;
+        Ok(Self::from_fd(fd)?)
+    }
+
+    /// Pins the program; an existing name is refused (EEXIST).
+    pub fn pin(&self, path: &Path) -> Result<(), SysError> {
+        object::pin(self.as_fd(), path)
+    }
+
+    /// The kernel's number of the program.
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// Name as the kernel lists it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The kernel's hash over the instructions.
+    pub fn tag(&self) -> [u8; 8] {
+        self.tag
+    }
+
+    /// Instructions that the verifier walked through to accept the program.
+    pub fn verified_instructions(&self) -> u32 {
+        self.verified_instructions
+    }
+
+    /// The kernel's numbers of the maps it uses.
+    pub fn map_ids(&self) -> &[u32] {
+        &self.map_ids
+    }
+}
+
+impl AsFd for Program {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+fn map_ids(program: BorrowedFd<'_>, count: u32) -> Result<Vec<u32>, SysError> {
+    let mut ids = vec![0_u32; count as usize];
+    let mut info = bpf_prog_info {
+        nr_map_ids: count,
+        map_ids: ids.as_mut_ptr() as u64,
+        ..Default::default()
+    };
+    // SAFETY: the only pointer leads to room for `count` ids, as the structure says.
+    unsafe { object::info(program, &mut info, "program")? };
+    ids.truncate(info.nr_map_ids as usize);
+    Ok(ids)
+}
+
+/// The name of somebody's program, where this process may open programs by number
+/// (CAP_SYS_ADMIN).
+pub(super) fn name_by_id(id: u32) -> Option<String> {
+    // SAFETY: the descriptor is new.
+    let fd = unsafe { sys::owned(libbpf_sys::bpf_prog_get_fd_by_id(id), "open program", id).ok()? };
+    Some(Program::from_fd(fd).ok()?.name)
+}
+
+/// Loads the smallest XDP program there is: it passes everything.
+pub(super) fn load_pass(name: &std::ffi::CStr) -> Result<OwnedFd, SysError> {
+    use libbpf_sys::{bpf_insn, BPF_ALU64, BPF_EXIT, BPF_JMP, BPF_K, BPF_MOV};
+    let mut mov = bpf_insn {
+        code: (BPF_ALU64 | BPF_MOV | BPF_K) as u8,
+        imm: libbpf_sys::XDP_PASS as i32,
+        ..Default::default()
+    };
+    mov.set_dst_reg(0);
+    let exit = bpf_insn {
+        code: (BPF_JMP | BPF_EXIT) as u8,
+        ..Default::default()
+    };
+    let instructions = [mov, exit];
+    // SAFETY: names and instructions outlive the call, absent options are allowed; the
+    // descriptor is new.
+    unsafe {
+        let result = libbpf_sys::bpf_prog_load(
+            libbpf_sys::BPF_PROG_TYPE_XDP,
+            name.as_ptr(),
+            c"Dual BSD/GPL".as_ptr(),
+            instructions.as_ptr(),
+            instructions.len() as libbpf_sys::size_t,
+            std::ptr::null_mut(),
+        );
+        owned(result, "load program", name.to_string_lossy())
+    }
+}

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Generations: frozen arrays of cells behind one slot of an array of maps.
+//!
+//! A packet reads the slot once and sees that generation to its end. Each step is a call of its
+//! own, and nothing is visible before [`Slot::swap`]:
+//!
+//! ```no_run
+//! # fn steps(slot: &guideway::kernel::publish::Slot, cells: &[u8], pin: &std::path::Path)
+//! #     -> Result<(), guideway::kernel::SysError> {
+//! use guideway::kernel::publish::Generation;
+//! let generation = Generation::create("gw_ql_cells", cells.len())?;
+//! generation.fill(cells)?;
+//! generation.freeze()?;
+//! generation.map().pin(pin)?;
+//! slot.swap(&generation)?;
+//! # Ok(())
+//! # }
+//! ```
+
+use std::os::fd::{AsFd, AsRawFd};
+use std::path::Path;
+
+use bytemuck::bytes_of;
+use nix::libc;
+
+use super::map::{Map, MapKind, MapShape, OpenError, ShapeError, Update};
+use super::SysError;
+use crate::abi;
+
+/// Bytes of a cell.
+pub const CELL_BYTES: usize = abi::Limit::GW_CELL_BYTES.0 as usize;
+
+/// Cells written by one call, to bound the memory for their keys.
+const FILL_CELLS: usize = 65_536;
+
+/// Kind, sizes and flags of a generation with this many cells. They must equal the template's in
+/// the program's object, apart from the number of cells.
+fn shape(name: &str, cells: u32) -> MapShape {
+    MapShape {
+        name: name.to_owned(),
+        kind: MapKind::ARRAY,
+        key_size: 4,
+        value_size: CELL_BYTES as u32,
+        max_entries: cells,
+        flags: libbpf_sys::BPF_F_RDONLY_PROG | libbpf_sys::BPF_F_INNER_MAP,
+    }
+}
+
+/// The map of one generation.
+#[derive(Debug)]
+pub struct Generation {
+    map: Map,
+}
+
+impl Generation {
+    /// An empty generation with room for `bytes`, which are whole cells.
+    ///
+    /// It has no type information on purpose: Linux 6.1 refuses a map with it where the template
+    /// has none, and the reverse.
+    pub fn create(name: &str, bytes: usize) -> Result<Self, SysError> {
+        let cells = cells_in(name, bytes)?;
+        Ok(Self {
+            map: Map::create(&shape(name, cells), None)?,
+        })
+    }
+
+    /// Opens a pinned generation of any size.
+    pub fn open(path: &Path, name: &str) -> Result<Self, OpenError> {
+        let map = Map::open_any(path)?;
+        map.shape()
+            .check(&shape(name, map.shape().max_entries), path.display())?;
+        Ok(Self { map })
+    }
+
+    /// The map itself.
+    pub fn map(&self) -> &Map {
+        &self.map
+    }
+
+    /// Writes all cells.
+    pub fn fill(&self, bytes: &[u8]) -> Result<(), SysError> {
+        let cells = cells_in(&self.map.shape().name, bytes.len())?;
+        if cells != self.map.shape().max_entries {
+            return Err(SysError::new("fill", &self.map.shape().name, libc::EINVAL));
+        }
+        let mut first = 0;
+        for part in bytes.chunks(FILL_CELLS * CELL_BYTES) {
+            let count = (part.len() / CELL_BYTES) as u32;
+            let keys: Vec<u32> = (first..first + count).collect();
+            self.map.update_batch(bytemuck::cast_slice(&keys), part)?;
+            first += count;
+        }
+        Ok(())
+    }
+
+    /// From now on neither programs nor user space can write it.
+    pub fn freeze(&self) -> Result<(), SysError> {
+        self.map.freeze()
+    }
+
+    /// The bytes of all cells.
+    pub fn read(&self) -> Result<Vec<u8>, SysError> {
+        let mut bytes = Vec::with_capacity(self.map.shape().max_entries as usize * CELL_BYTES);
+        self.map.batches(FILL_CELLS as u32, |_, values| {
+            bytes.extend_from_slice(values);
+            std::ops::ControlFlow::Continue(())
+        })?;
+        Ok(bytes)
+    }
+}
+
+fn cells_in(name: &str, bytes: usize) -> Result<u32, SysError> {
+    if bytes == 0 || bytes % CELL_BYTES != 0 {
+        return Err(SysError::new(
+            "make a generation of whole cells in",
+            name,
+            libc::EINVAL,
+        ));
+    }
+    u32::try_from(bytes / CELL_BYTES)
+        .map_err(|_| SysError::new("make a generation in", name, libc::E2BIG))
+}
+
+/// The slot through which programs reach the live generation: an array of maps with one entry.
+#[derive(Debug)]
+pub struct Slot {
+    outer: Map,
+}
+
+impl Slot {
+    /// Takes the array of maps.
+    pub fn new(outer: Map) -> Result<Self, ShapeError> {
+        let expected = MapShape {
+            kind: MapKind::ARRAY_OF_MAPS,
+            key_size: 4,
+            value_size: 4,
+            max_entries: 1,
+            ..outer.shape().clone()
+        };
+        outer
+            .shape()
+            .check(&expected, format_args!("map {}", outer.shape().name))?;
+        Ok(Self { outer })
+    }
+
+    /// The map itself.
+    pub fn map(&self) -> &Map {
+        &self.outer
+    }
+
+    /// Makes `generation` the live one. The call takes 8 to 30 ms, sometimes 250: it waits until
+    /// no program uses the generation before.
+    pub fn swap(&self, generation: &Generation) -> Result<(), SysError> {
+        let fd = generation.map.as_fd().as_raw_fd();
+        self.outer
+            .update(bytes_of(&0_u32), bytes_of(&fd), Update::Any)
+    }
+
+    /// The id of the live generation's map, to compare with those of pinned ones.
+    pub fn live_id(&self) -> Result<Option<u32>, SysError> {
+        let mut id = 0_u32;
+        let found = self
+            .outer
+            .lookup(bytes_of(&0_u32), bytemuck::bytes_of_mut(&mut id))?;
+        Ok(found.then_some(id))
+    }
+
+    /// Leaves programs without a generation. It waits like [`swap`](Self::swap). Whether there
+    /// was one.
+    pub fn clear(&self) -> Result<bool, SysError> {
+        self.outer.delete(bytes_of(&0_u32))
+    }
+}

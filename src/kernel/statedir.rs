@@ -1,0 +1,389 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! The state directory: where an instance's kernel objects live on a bpffs.
+//!
+//! ```text
+//! /sys/fs/bpf/guideway/quiclb/<instance id>/maps/     the maps of the program
+//!                                          progs/    the running program and the one before
+//!                                          links/    the attachment
+//!                                          gen/      generations and their records
+//! ```
+//!
+//! The directory appears whole: a [`Draft`] is filled under another name and renamed. One
+//! exclusive lock on the directory itself stands for the right to change what is in it; it ends
+//! with the process that holds it. Nothing is opened before the version in the meta map was found
+//! to be one this library understands.
+
+mod lock;
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use nix::mount::{mount, MsFlags};
+use nix::sys::statfs::{statfs, BPF_FS_MAGIC};
+
+use super::map::{Map, MapKind, OpenError};
+use super::SysError;
+use crate::abi;
+use crate::error::ErrorKind;
+use crate::id::InstanceId;
+
+pub use lock::{Draft, StateDirLock};
+
+/// Where a bpffs is mounted by convention.
+pub const DEFAULT_ROOT: &str = "/sys/fs/bpf";
+
+/// Name of the map that says what the other maps mean.
+pub const META_MAP: &str = "gw_ql_meta";
+
+/// One directory in a state directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Section {
+    /// The maps of the program.
+    Maps,
+    /// Programs.
+    Programs,
+    /// Links.
+    Links,
+    /// Generations and their records.
+    Generations,
+}
+
+impl Section {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Maps, Self::Programs, Self::Links, Self::Generations];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Maps => "maps",
+            Self::Programs => "progs",
+            Self::Links => "links",
+            Self::Generations => "gen",
+        }
+    }
+}
+
+impl fmt::Display for Section {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Why a state directory cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum StateError {
+    /// The root is no bpffs.
+    #[error("{path} is not a bpffs; mount one: mount -t bpf bpf {path}")]
+    #[non_exhaustive]
+    NotBpffs {
+        /// The root.
+        path: String,
+    },
+    /// There is no such instance.
+    #[error("there is no instance {instance} in {parent}{}", existing(instances))]
+    #[non_exhaustive]
+    NoInstance {
+        /// The one that was asked for.
+        instance: InstanceId,
+        /// Where it was looked for.
+        parent: String,
+        /// Those that exist.
+        instances: Vec<InstanceId>,
+    },
+    /// The instance exists already.
+    #[error("instance {instance} exists already")]
+    #[non_exhaustive]
+    Exists {
+        /// The instance.
+        instance: InstanceId,
+    },
+    /// Another process changes the instance at this moment.
+    #[error("{path} is locked by another process")]
+    #[non_exhaustive]
+    Locked {
+        /// The directory.
+        path: String,
+    },
+    /// The state was written by another version.
+    #[error("{path} has state of ABI {found}, this library understands {supported}; nothing was touched")]
+    #[non_exhaustive]
+    Version {
+        /// The meta map.
+        path: String,
+        /// Its version.
+        found: AbiVersion,
+        /// The version of this library.
+        supported: AbiVersion,
+    },
+    /// The state does not make sense.
+    #[error("{path} is not the state of this instance: {reason}")]
+    #[non_exhaustive]
+    Corrupt {
+        /// The object at fault.
+        path: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A pinned object cannot be used.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The instance is attached to an interface.
+    #[error("{path} is not empty; detach the instance before its state is removed")]
+    #[non_exhaustive]
+    Attached {
+        /// The directory of links.
+        path: String,
+    },
+    /// A call failed.
+    #[error(transparent)]
+    Sys(#[from] SysError),
+}
+
+fn existing(instances: &[InstanceId]) -> String {
+    if instances.is_empty() {
+        return String::new();
+    }
+    let names: Vec<String> = instances.iter().map(ToString::to_string).collect();
+    format!("; there are {}", names.join(", "))
+}
+
+impl StateError {
+    /// What a caller can do about it.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::NotBpffs { .. } => ErrorKind::Preflight,
+            Self::NoInstance { .. } => ErrorKind::NotFound,
+            Self::Exists { .. } | Self::Attached { .. } => ErrorKind::Conflict,
+            Self::Locked { .. } => ErrorKind::Locked,
+            Self::Version { .. } | Self::Corrupt { .. } => ErrorKind::Incompatible,
+            Self::Open(error) => error.kind(),
+            Self::Sys(error) => error.kind(),
+        }
+    }
+}
+
+/// Version of the layout and meaning of an instance's maps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct AbiVersion {
+    /// Differs where old and new cannot work on each other's maps.
+    pub major: u16,
+    /// Rises with additions that the older ones may ignore.
+    pub minor: u16,
+}
+
+impl AbiVersion {
+    /// The version of this library.
+    pub const CURRENT: Self = Self {
+        major: abi::Abi::GW_ABI_MAJOR.0 as u16,
+        minor: abi::Abi::GW_ABI_MINOR.0 as u16,
+    };
+}
+
+impl fmt::Display for AbiVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.major, self.minor)
+    }
+}
+
+/// The mount point under which state is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StateRoot {
+    path: PathBuf,
+}
+
+impl Default for StateRoot {
+    fn default() -> Self {
+        Self::new(DEFAULT_ROOT)
+    }
+}
+
+impl StateRoot {
+    /// State under `path`, which must be a directory on a bpffs when it is used.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into() }
+    }
+
+    /// The path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Makes sure that the root is on a bpffs.
+    pub fn check(&self) -> Result<(), StateError> {
+        let info = statfs(&self.path)
+            .map_err(|errno| SysError::from_nix("look at", self.path.display(), errno))?;
+        if info.filesystem_type() != BPF_FS_MAGIC {
+            return Err(StateError::NotBpffs {
+                path: self.path.display().to_string(),
+            });
+        }
+        Ok(())
+    }
+
+    /// Mounts a bpffs there, which takes CAP_SYS_ADMIN. A root that is on one already is left as
+    /// it is.
+    pub fn mount(&self) -> Result<(), StateError> {
+        match self.check() {
+            Err(StateError::NotBpffs { .. }) => {}
+            result => return result,
+        }
+        mount(
+            Some("bpf"),
+            &self.path,
+            Some("bpf"),
+            MsFlags::empty(),
+            Some("mode=0700"),
+        )
+        .map_err(|errno| SysError::from_nix("mount a bpffs on", self.path.display(), errno))?;
+        Ok(())
+    }
+
+    /// The state directory of an instance of the load balancer, whether it exists or not.
+    pub fn quiclb(&self, instance: InstanceId) -> StateDir {
+        let parent = self.quiclb_parent();
+        let path = parent.join(instance.to_string());
+        StateDir {
+            root: self.clone(),
+            parent,
+            path,
+            instance,
+        }
+    }
+
+    /// The instances of the load balancer, in order.
+    pub fn quiclb_instances(&self) -> Result<Vec<InstanceId>, StateError> {
+        self.check()?;
+        instances_in(&self.quiclb_parent())
+    }
+
+    fn quiclb_parent(&self) -> PathBuf {
+        self.path.join("guideway").join("quiclb")
+    }
+}
+
+fn instances_in(parent: &Path) -> Result<Vec<InstanceId>, StateError> {
+    let mut instances: Vec<InstanceId> = names_in(parent)?
+        .iter()
+        .filter_map(|name| name.parse().ok())
+        .collect();
+    instances.sort_unstable();
+    Ok(instances)
+}
+
+/// Names in a directory, sorted; none if it does not exist.
+fn names_in(path: &Path) -> Result<Vec<String>, SysError> {
+    let error = |e: &io::Error| SysError::from_io("list", path.display(), e);
+    let entries = match fs::read_dir(path) {
+        Ok(entries) => entries,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(e) => return Err(error(&e)),
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        let name = entry.map_err(|e| error(&e))?.file_name();
+        names.push(name.to_string_lossy().into_owned());
+    }
+    names.sort_unstable();
+    Ok(names)
+}
+
+/// Where the objects of one instance are. Reading needs no lock; changing takes [`Self::lock`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StateDir {
+    root: StateRoot,
+    parent: PathBuf,
+    path: PathBuf,
+    instance: InstanceId,
+}
+
+impl StateDir {
+    /// The instance.
+    pub fn instance(&self) -> InstanceId {
+        self.instance
+    }
+
+    /// The directory.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Where an object of this name is pinned. A bpffs refuses names with a dot.
+    pub fn pin(&self, section: Section, name: &str) -> PathBuf {
+        self.path.join(section.name()).join(name)
+    }
+
+    /// Names of the pinned objects of a section, sorted.
+    pub fn pins(&self, section: Section) -> Result<Vec<String>, SysError> {
+        names_in(&self.path.join(section.name()))
+    }
+
+    /// Whether the instance exists.
+    pub fn exists(&self) -> Result<bool, StateError> {
+        self.root.check()?;
+        Ok(self
+            .path
+            .symlink_metadata()
+            .is_ok_and(|metadata| metadata.is_dir()))
+    }
+
+    fn no_instance(&self) -> StateError {
+        StateError::NoInstance {
+            instance: self.instance,
+            parent: self.parent.display().to_string(),
+            instances: instances_in(&self.parent).unwrap_or_default(),
+        }
+    }
+
+    /// The version of the state. An older minor version is fine, everything else than that and
+    /// the current one is an error.
+    pub fn version(&self) -> Result<AbiVersion, StateError> {
+        if !self.exists()? {
+            return Err(self.no_instance());
+        }
+        let path = self.pin(Section::Maps, META_MAP);
+        let map = Map::open_any(&path)?;
+        let corrupt = |reason: String| StateError::Corrupt {
+            path: path.display().to_string(),
+            reason,
+        };
+        let shape = map.shape();
+        // Another version may have a longer value, but the first words and these never change.
+        if shape.kind != MapKind::ARRAY || shape.key_size != 4 || shape.value_size < 8 {
+            return Err(corrupt(format!(
+                "it is a {} with another layout",
+                shape.kind
+            )));
+        }
+        let mut value = vec![0; map.value_bytes()];
+        map.lookup(&0_u32.to_ne_bytes(), &mut value)?;
+        let half = |at: usize| u16::from_ne_bytes([value[at], value[at + 1]]);
+        let magic = u32::from_ne_bytes([value[0], value[1], value[2], value[3]]);
+        if magic != abi::Abi::GW_ABI_MAGIC.0 {
+            return Err(corrupt(format!("it begins with {magic:#010x}")));
+        }
+        let found = AbiVersion {
+            major: half(4),
+            minor: half(6),
+        };
+        let supported = AbiVersion::CURRENT;
+        if found.major != supported.major || found.minor > supported.minor {
+            let path = path.display().to_string();
+            return Err(StateError::Version {
+                path,
+                found,
+                supported,
+            });
+        }
+        let Some(meta) = value.get(..std::mem::size_of::<abi::Meta>()) else {
+            return Err(corrupt(format!("a value has {} bytes", value.len())));
+        };
+        let meta: abi::Meta = bytemuck::pod_read_unaligned(meta);
+        if meta.instance != *self.instance.as_bytes() {
+            let other = InstanceId::from_bytes(meta.instance);
+            return Err(corrupt(format!("it belongs to instance {other}")));
+        }
+        Ok(found)
+    }
+}

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Changing a state directory: the lock, the making of a new one, the removal.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::fcntl::{renameat2, Flock, FlockArg, RenameFlags};
+use nix::libc;
+
+use super::{names_in, Section, StateDir, StateError};
+use crate::kernel::SysError;
+
+/// What a directory is called before it is complete, and after it was given up.
+const DRAFT_PREFIX: &str = "new-";
+const REMOVED_PREFIX: &str = "old-";
+
+impl StateDir {
+    /// Takes the exclusive right to change the instance, or fails at once.
+    pub fn lock(&self) -> Result<StateDirLock, StateError> {
+        self.root.check()?;
+        loop {
+            match lock_directory(&self.path) {
+                Ok(Some(lock)) => {
+                    return Ok(StateDirLock {
+                        dir: self.clone(),
+                        _lock: lock,
+                    })
+                }
+                // It was removed, and maybe made anew, between opening and locking.
+                Ok(None) => {}
+                Err(StateError::Sys(error)) if error.is_not_found() => {
+                    return Err(self.no_instance())
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Starts a new instance, and removes what interrupted starts and removals left behind.
+    pub fn draft(&self) -> Result<Draft, StateError> {
+        if self.exists()? {
+            return Err(StateError::Exists {
+                instance: self.instance,
+            });
+        }
+        make_directory(&self.parent)?;
+        sweep_leftovers(&self.parent)?;
+        for number in 0_u32.. {
+            let name = format!("{DRAFT_PREFIX}{}-{number}", self.instance);
+            let path = self.parent.join(name);
+            match fs::DirBuilder::new().mode(0o700).create(&path) {
+                Ok(()) => {}
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => continue,
+                Err(e) => return Err(SysError::from_io("create", path.display(), &e).into()),
+            }
+            // Another process that sweeps leftovers may be faster than the lock.
+            let Ok(Some(lock)) = lock_directory(&path) else {
+                continue;
+            };
+            for section in Section::ALL {
+                make_directory(&path.join(section.name()))?;
+            }
+            let draft = StateDir {
+                path,
+                ..self.clone()
+            };
+            return Ok(Draft {
+                inner: Some((draft, lock)),
+                dir: self.clone(),
+            });
+        }
+        // Four thousand million other drafts.
+        Err(StateError::Locked {
+            path: self.parent.display().to_string(),
+        })
+    }
+}
+
+/// Locks a directory; `None` if the path is another directory by now.
+fn lock_directory(path: &Path) -> Result<Option<Flock<File>>, StateError> {
+    let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW;
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(flags)
+        .open(path)
+        .map_err(|e| SysError::from_io("open", path.display(), &e))?;
+    let lock = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+        Ok(lock) => lock,
+        Err((_, Errno::EWOULDBLOCK)) => {
+            return Err(StateError::Locked {
+                path: path.display().to_string(),
+            })
+        }
+        Err((_, errno)) => return Err(SysError::from_nix("lock", path.display(), errno).into()),
+    };
+    let ours = lock
+        .metadata()
+        .map_err(|e| SysError::from_io("look at", path.display(), &e))?;
+    let same = |there: fs::Metadata| there.ino() == ours.ino() && there.dev() == ours.dev();
+    Ok(path.symlink_metadata().is_ok_and(same).then_some(lock))
+}
+
+fn make_directory(path: &Path) -> Result<(), SysError> {
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
+        .map_err(|e| SysError::from_io("create", path.display(), &e))
+}
+
+fn rename(from: &Path, to: &Path, flags: RenameFlags) -> Result<(), SysError> {
+    let here = nix::fcntl::AT_FDCWD;
+    renameat2(here, from, here, to, flags)
+        .map_err(|errno| SysError::from_nix("rename to", to.display(), errno))
+}
+
+/// Removes drafts and removed directories whose process is gone: nobody holds their lock.
+fn sweep_leftovers(parent: &Path) -> Result<(), StateError> {
+    for name in names_in(parent)? {
+        if !name.starts_with(DRAFT_PREFIX) && !name.starts_with(REMOVED_PREFIX) {
+            continue;
+        }
+        let path = parent.join(name);
+        if let Ok(Some(_lock)) = lock_directory(&path) {
+            remove_tree(&path, "", &mut Vec::new())?;
+        }
+    }
+    Ok(())
+}
+
+/// Removes a directory with all in it, and notes the names.
+fn remove_tree(path: &Path, name: &str, removed: &mut Vec<String>) -> Result<(), SysError> {
+    let error = |path: &Path, e: &io::Error| SysError::from_io("remove", path.display(), e);
+    for entry in names_in(path)? {
+        let child = path.join(&entry);
+        let name = if name.is_empty() {
+            entry
+        } else {
+            format!("{name}/{entry}")
+        };
+        let metadata = child.symlink_metadata().map_err(|e| error(&child, &e))?;
+        if metadata.is_dir() {
+            remove_tree(&child, &name, removed)?;
+        } else {
+            fs::remove_file(&child).map_err(|e| error(&child, &e))?;
+            removed.push(name);
+        }
+    }
+    fs::remove_dir(path).map_err(|e| error(path, &e))
+}
+
+/// A new instance that nobody sees yet. Dropped before [`Self::publish`] it leaves nothing.
+#[derive(Debug)]
+pub struct Draft {
+    dir: StateDir,
+    inner: Option<(StateDir, Flock<File>)>,
+}
+
+impl Draft {
+    /// Where an object of this name is pinned for now.
+    pub fn pin(&self, section: Section, name: &str) -> PathBuf {
+        match &self.inner {
+            Some((draft, _)) => draft.pin(section, name),
+            None => self.dir.pin(section, name),
+        }
+    }
+
+    /// Gives the instance its name, whole and locked. If it exists by now, nothing is changed.
+    pub fn publish(mut self) -> Result<StateDirLock, StateError> {
+        if let Some((draft, _)) = &self.inner {
+            match rename(&draft.path, &self.dir.path, RenameFlags::RENAME_NOREPLACE) {
+                Err(error) if error.errno == libc::EEXIST => {
+                    return Err(StateError::Exists {
+                        instance: self.dir.instance,
+                    })
+                }
+                result => result?,
+            }
+        }
+        match self.inner.take() {
+            Some((_, lock)) => Ok(StateDirLock {
+                dir: self.dir.clone(),
+                _lock: lock,
+            }),
+            // Taken here only, and this consumes the draft.
+            None => self.dir.lock(),
+        }
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        if let Some((draft, _lock)) = self.inner.take() {
+            // What cannot be removed now is removed by whoever makes the next draft.
+            let _ = remove_tree(&draft.path, "", &mut Vec::new());
+        }
+    }
+}
+
+/// The exclusive right to change an instance's state; it ends when dropped.
+#[derive(Debug)]
+pub struct StateDirLock {
+    dir: StateDir,
+    _lock: Flock<File>,
+}
+
+impl StateDirLock {
+    /// The state directory.
+    pub fn dir(&self) -> &StateDir {
+        &self.dir
+    }
+
+    /// Removes a name; whether it was there.
+    pub fn unpin(&self, section: Section, name: &str) -> Result<bool, SysError> {
+        let path = self.dir.pin(section, name);
+        match fs::remove_file(&path) {
+            Ok(()) => Ok(true),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(e) => Err(SysError::from_io("remove", path.display(), &e)),
+        }
+    }
+
+    /// Gives a pinned object another name, in place of what has that name now.
+    pub fn rename(&self, section: Section, from: &str, to: &str) -> Result<(), SysError> {
+        rename(
+            &self.dir.pin(section, from),
+            &self.dir.pin(section, to),
+            RenameFlags::empty(),
+        )
+    }
+
+    /// Creates sections that are missing; whether any was.
+    pub fn repair_sections(&self) -> Result<bool, SysError> {
+        let mut missing = false;
+        for section in Section::ALL {
+            let path = self.dir.path.join(section.name());
+            if path.symlink_metadata().is_err() {
+                make_directory(&path)?;
+                missing = true;
+            }
+        }
+        Ok(missing)
+    }
+
+    /// Removes the state of an instance that is not attached, and says what it removed. The
+    /// directory is renamed first, so that nobody ever opens half of it.
+    pub fn remove(self) -> Result<Vec<String>, StateError> {
+        if !self.dir.pins(Section::Links)?.is_empty() {
+            let path = self
+                .dir
+                .path
+                .join(Section::Links.name())
+                .display()
+                .to_string();
+            return Err(StateError::Attached { path });
+        }
+        let mut removed = Vec::new();
+        for number in 0_u32.. {
+            let name = format!("{REMOVED_PREFIX}{}-{number}", self.dir.instance);
+            let path = self.dir.parent.join(name);
+            match rename(&self.dir.path, &path, RenameFlags::RENAME_NOREPLACE) {
+                Err(error) if error.errno == libc::EEXIST => continue,
+                result => result?,
+            }
+            remove_tree(&path, "", &mut removed)?;
+            break;
+        }
+        Ok(removed)
+    }
+}

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! A private piece of kernel for each test: a thread in its own network and mount namespaces, with
+//! an empty bpffs of its own on /sys/fs/bpf. All of it goes away with the thread, also on failure.
+
+#![allow(dead_code)] // each test binary uses a part
+
+use std::ffi::CString;
+use std::io::Write;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::path::Path;
+use std::process::Command;
+
+use nix::mount::{mount, MsFlags};
+use nix::sched::{unshare, CloneFlags};
+
+/// Where each test finds its empty bpffs.
+pub(crate) const BPFFS: &str = "/sys/fs/bpf";
+
+/// Whether kernel objects and namespaces can be made here. Where they cannot, the test says so on
+/// the terminal and passes; with `CI=true` it fails.
+pub(crate) fn require_kernel(test: &str) -> bool {
+    let Err(missing) = std::thread::spawn(enter).join().expect("a thread") else {
+        return true;
+    };
+    assert!(
+        std::env::var("CI").as_deref() != Ok("true"),
+        "{test} cannot run: {missing}"
+    );
+    // Not `eprintln!`, which the test runner would swallow.
+    let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {missing}");
+    false
+}
+
+fn enter() -> Result<(), String> {
+    // Competitors in these tests provoke errors, and libbpf prints what the kernel says.
+    static QUIET: std::sync::Once = std::sync::Once::new();
+    QUIET.call_once(|| {
+        libbpf_rs::set_print(None);
+    });
+    let told = |what: &str| {
+        let what = what.to_owned();
+        move |error: nix::Error| format!("{what}: {error} (root is needed)")
+    };
+    unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS).map_err(told("unshare"))?;
+    let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
+    mount(None::<&str>, "/", None::<&str>, private, None::<&str>).map_err(told("mount"))?;
+    mount(
+        Some("bpf"),
+        BPFFS,
+        Some("bpf"),
+        MsFlags::empty(),
+        None::<&str>,
+    )
+    .map_err(told("mount a bpffs"))?;
+    foreign_program("gw_test", Kind::Xdp)
+        .map(drop)
+        .map_err(|e| format!("load a program: {e}"))
+}
+
+/// Runs `test` in namespaces of its own, or skips it loudly.
+pub(crate) fn isolated(name: &str, test: impl FnOnce() + Send + 'static) {
+    if !require_kernel(name) {
+        return;
+    }
+    let body = move || {
+        enter().expect("what was possible a moment ago");
+        ip(&["link", "set", "lo", "up"]);
+        test();
+    };
+    if let Err(panic) = std::thread::spawn(body).join() {
+        std::panic::resume_unwind(panic);
+    }
+}
+
+/// Runs `ip` in this thread's network namespace.
+pub(crate) fn ip(arguments: &[&str]) -> String {
+    let output = Command::new("ip")
+        .args(arguments)
+        .output()
+        .expect("ip, of iproute2");
+    assert!(
+        output.status.success(),
+        "ip {}: {}",
+        arguments.join(" "),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8(output.stdout).expect("text")
+}
+
+/// Creates a veth pair, both ends up, and returns their indices.
+pub(crate) fn veth(one: &str, other: &str) -> (u32, u32) {
+    ip(&["link", "add", one, "type", "veth", "peer", "name", other]);
+    ip(&["link", "set", one, "up"]);
+    ip(&["link", "set", other, "up"]);
+    (ifindex(one), ifindex(other))
+}
+
+pub(crate) fn ifindex(name: &str) -> u32 {
+    nix::net::if_::if_nametoindex(name).expect("an interface")
+}
+
+/// What `ip` sees on an XDP hook: mode as it calls it, and program id.
+pub(crate) fn xdp_seen_by_ip(interface: &str) -> Option<(String, u64)> {
+    let shown: serde_json::Value = serde_json::from_str(&ip(&[
+        "-json", "-details", "link", "show", "dev", interface,
+    ]))
+    .expect("JSON");
+    let xdp = &shown[0]["xdp"];
+    let id = xdp["prog"]["id"].as_u64()?;
+    // iproute2 names the modes by number: 1 driver, 2 generic, 3 hardware.
+    let mode = match xdp["mode"].as_u64() {
+        Some(1) => "native",
+        Some(2) => "generic",
+        other => panic!("mode {other:?}"),
+    };
+    Some((mode.to_owned(), id))
+}
+
+/// Types of program that tests load.
+#[derive(Clone, Copy)]
+pub(crate) enum Kind {
+    Xdp,
+    FlowDissector,
+}
+
+/// Loads a program that belongs to somebody else: it returns 2 (XDP_PASS) and does nothing.
+pub(crate) fn foreign_program(name: &str, kind: Kind) -> std::io::Result<OwnedFd> {
+    use libbpf_sys::{bpf_insn, BPF_ALU64, BPF_EXIT, BPF_JMP, BPF_K, BPF_MOV};
+    let kind = match kind {
+        Kind::Xdp => libbpf_sys::BPF_PROG_TYPE_XDP,
+        Kind::FlowDissector => libbpf_sys::BPF_PROG_TYPE_FLOW_DISSECTOR,
+    };
+    let code = (BPF_ALU64 | BPF_MOV | BPF_K) as u8;
+    let mut result = bpf_insn {
+        code,
+        imm: 2,
+        ..Default::default()
+    };
+    result.set_dst_reg(0);
+    let exit = bpf_insn {
+        code: (BPF_JMP | BPF_EXIT) as u8,
+        ..Default::default()
+    };
+    let instructions = [result, exit];
+    let name = CString::new(name).expect("a name");
+    // SAFETY: all pointers outlive the call; absent options are allowed.
+    let fd = unsafe {
+        libbpf_sys::bpf_prog_load(
+            kind,
+            name.as_ptr(),
+            c"GPL".as_ptr(),
+            instructions.as_ptr(),
+            instructions.len() as libbpf_sys::size_t,
+            std::ptr::null_mut(),
+        )
+    };
+    if fd < 0 {
+        return Err(std::io::Error::from_raw_os_error(-fd));
+    }
+    // SAFETY: the descriptor is new.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Id of a program.
+pub(crate) fn program_id(program: &OwnedFd) -> u32 {
+    let mut info = libbpf_sys::bpf_prog_info::default();
+    let mut length = std::mem::size_of_val(&info) as u32;
+    // SAFETY: the structure is as long as said, and its pointers are null.
+    let result =
+        unsafe { libbpf_sys::bpf_prog_get_info_by_fd(program.as_raw_fd(), &mut info, &mut length) };
+    assert_eq!(result, 0);
+    info.id
+}
+
+/// Attaches by netlink as another tool would; `flags` are `XDP_FLAGS_*`.
+pub(crate) fn netlink_attach(ifindex: u32, program: &OwnedFd, flags: u32) -> std::io::Result<()> {
+    // SAFETY: absent options are allowed.
+    let result = unsafe {
+        libbpf_sys::bpf_xdp_attach(ifindex as i32, program.as_raw_fd(), flags, std::ptr::null())
+    };
+    if result < 0 {
+        return Err(std::io::Error::from_raw_os_error(-result));
+    }
+    Ok(())
+}
+
+/// Detaches by netlink as another tool would.
+pub(crate) fn netlink_detach(ifindex: u32, flags: u32) -> std::io::Result<()> {
+    // SAFETY: absent options are allowed.
+    let result = unsafe { libbpf_sys::bpf_xdp_detach(ifindex as i32, flags, std::ptr::null()) };
+    if result < 0 {
+        return Err(std::io::Error::from_raw_os_error(-result));
+    }
+    Ok(())
+}
+
+/// Attaches through a link as another tool would.
+pub(crate) fn foreign_link(ifindex: u32, program: &OwnedFd) -> std::io::Result<OwnedFd> {
+    // SAFETY: absent options are allowed.
+    let fd = unsafe {
+        libbpf_sys::bpf_link_create(
+            program.as_raw_fd(),
+            ifindex as i32,
+            libbpf_sys::BPF_XDP,
+            std::ptr::null(),
+        )
+    };
+    if fd < 0 {
+        return Err(std::io::Error::from_raw_os_error(-fd));
+    }
+    // SAFETY: the descriptor is new.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Pins any object.
+pub(crate) fn pin(object: &OwnedFd, path: &Path) {
+    let path = CString::new(path.to_str().expect("text")).expect("a path");
+    // SAFETY: the path outlives the call.
+    let result = unsafe { libbpf_sys::bpf_obj_pin(object.as_raw_fd(), path.as_ptr()) };
+    assert_eq!(result, 0, "pin");
+}
