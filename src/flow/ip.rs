@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::Bytes;
+use super::{Bytes, Fragment, IpHeader};
 use crate::reason::Reason;
 
 const MAX_EXT_HEADERS: usize = 6;
@@ -27,6 +27,16 @@ pub(super) enum Role {
     Quoted,
 }
 
+impl Role {
+    /// Whether a fragment of this kind is not to be read on.
+    fn stops_at(self, fragment: Fragment) -> bool {
+        match self {
+            Self::Outer => fragment != Fragment::None,
+            Self::Quoted => fragment == Fragment::Later,
+        }
+    }
+}
+
 /// What an IP header says.
 pub(super) struct Ip<'a> {
     /// The bytes up to the end of the packet.
@@ -39,8 +49,13 @@ pub(super) struct Ip<'a> {
     pub(super) fragment: bool,
 }
 
-/// Reads an IPv4 header.
-pub(super) fn v4(bytes: Bytes<'_>, at: usize, role: Role) -> Result<Ip<'_>, Reason> {
+/// Reads an IPv4 header; what is read of it is written to `seen`.
+pub(super) fn v4<'a>(
+    bytes: Bytes<'a>,
+    at: usize,
+    role: Role,
+    seen: &mut Option<IpHeader>,
+) -> Result<Ip<'a>, Reason> {
     let bad = Reason::BadIpv4;
     let header: [u8; 20] = bytes.read(at).ok_or(bad)?;
     let header_len = usize::from(header[0] & 0x0f) * 4;
@@ -54,20 +69,35 @@ pub(super) fn v4(bytes: Bytes<'_>, at: usize, role: Role) -> Result<Ip<'_>, Reas
         return Err(bad);
     }
     let fragment = u16::from_be_bytes([header[6], header[7]]);
+    let fragment = Fragment::of(fragment & 0x1fff, fragment & 0x2000 != 0);
     let address =
         |at: usize| Ipv4Addr::new(header[at], header[at + 1], header[at + 2], header[at + 3]);
-    Ok(Ip {
-        packet,
+    let ip = IpHeader {
         source: address(12).into(),
         destination: address(16).into(),
         protocol: header[9],
+        fragment,
+        ports: None,
+    };
+    *seen = Some(ip);
+    Ok(Ip {
+        packet,
+        source: ip.source,
+        destination: ip.destination,
+        protocol: ip.protocol,
         l4_offset,
-        fragment: is_fragment(fragment & 0x1fff, fragment & 0x2000 != 0, role),
+        fragment: role.stops_at(fragment),
     })
 }
 
-/// Reads an IPv6 header, and walks the extension headers.
-pub(super) fn v6(bytes: Bytes<'_>, at: usize, role: Role) -> Result<Ip<'_>, Reason> {
+/// Reads an IPv6 header, and walks the extension headers; what is read of them is written to
+/// `seen`.
+pub(super) fn v6<'a>(
+    bytes: Bytes<'a>,
+    at: usize,
+    role: Role,
+    seen: &mut Option<IpHeader>,
+) -> Result<Ip<'a>, Reason> {
     let bad = Reason::BadIpv6;
     let header: [u8; 40] = bytes.read(at).ok_or(bad)?;
     if header[0] >> 4 != 6 {
@@ -76,14 +106,24 @@ pub(super) fn v6(bytes: Bytes<'_>, at: usize, role: Role) -> Result<Ip<'_>, Reas
     let payload_len = usize::from(u16::from_be_bytes([header[4], header[5]]));
     let payload_at = at + header.len();
     let packet = packet(bytes, payload_at + payload_len, role).ok_or(bad)?;
+    let address = |at: usize| {
+        let mut octets = [0; 16];
+        octets.copy_from_slice(&header[at..at + 16]);
+        Ipv6Addr::from(octets)
+    };
+    let ip = seen.insert(IpHeader {
+        source: address(8).into(),
+        destination: address(24).into(),
+        protocol: header[6],
+        fragment: Fragment::None,
+        ports: None,
+    });
 
-    let mut next = header[6];
     let mut l4_offset = payload_at;
     let mut headers = 0;
-    let mut fragment = false;
-    while !fragment
+    while !role.stops_at(ip.fragment)
         && matches!(
-            next,
+            ip.protocol,
             HOP_BY_HOP | ROUTING | FRAGMENT | AUTHENTICATION | DESTINATION_OPTIONS
         )
     {
@@ -92,11 +132,11 @@ pub(super) fn v6(bytes: Bytes<'_>, at: usize, role: Role) -> Result<Ip<'_>, Reas
             return Err(Reason::ExtHeaders);
         }
         let ext: [u8; 8] = packet.read(l4_offset).ok_or(bad)?;
-        if next == ROUTING && ext[3] > 0 {
+        if ip.protocol == ROUTING && ext[3] > 0 {
             return Err(Reason::RoutingHeader);
         }
         let units = usize::from(ext[1]);
-        l4_offset += match next {
+        l4_offset += match ip.protocol {
             FRAGMENT => 8,
             AUTHENTICATION => 4 * (units + 2),
             _ => 8 * (units + 1),
@@ -107,25 +147,21 @@ pub(super) fn v6(bytes: Bytes<'_>, at: usize, role: Role) -> Result<Ip<'_>, Reas
         if l4_offset > packet.end {
             return Err(bad);
         }
-        if next == FRAGMENT {
+        if ip.protocol == FRAGMENT {
             let field = u16::from_be_bytes([ext[2], ext[3]]);
-            fragment = is_fragment(field >> 3, field & 1 != 0, role);
+            ip.fragment = Fragment::of(field >> 3, field & 1 != 0);
         }
-        next = ext[0];
+        ip.protocol = ext[0];
     }
-    if !fragment && matches!(next, MOBILITY | HOST_IDENTITY | SHIM6) {
+    let fragment = role.stops_at(ip.fragment);
+    if !fragment && matches!(ip.protocol, MOBILITY | HOST_IDENTITY | SHIM6) {
         return Err(Reason::ExtHeaders);
     }
-    let address = |at: usize| {
-        let mut octets = [0; 16];
-        octets.copy_from_slice(&header[at..at + 16]);
-        Ipv6Addr::from(octets)
-    };
     Ok(Ip {
         packet,
-        source: address(8).into(),
-        destination: address(24).into(),
-        protocol: next,
+        source: ip.source,
+        destination: ip.destination,
+        protocol: ip.protocol,
         l4_offset,
         fragment,
     })
@@ -138,11 +174,4 @@ fn packet(bytes: Bytes<'_>, declared_end: usize, role: Role) -> Option<Bytes<'_>
         Role::Outer | Role::Quoted => declared_end.min(bytes.end),
     };
     Some(Bytes { end, ..bytes })
-}
-
-fn is_fragment(offset: u16, more: bool, role: Role) -> bool {
-    match role {
-        Role::Outer => offset != 0 || more,
-        Role::Quoted => offset != 0,
-    }
 }

@@ -73,10 +73,12 @@
 //!    - It must come from the outer destination, and be TCP or UDP with 8 bytes left. A UDP length
 //!      below 8 is a fault, one beyond the end is not: there the payload just ends.
 
+mod headers;
 mod icmp;
 mod ip;
 mod packet;
 
+pub use headers::{Fragment, Headers, IcmpHeader, IpHeader};
 pub use packet::{Flow, IcmpError, Parsed, Tcp, TcpFlags, Udp, VlanTags, L4};
 
 use crate::reason::Reason;
@@ -98,30 +100,50 @@ const PROTOCOL_ICMPV6: u8 = 58;
 
 /// Reads an Ethernet frame; see the [module](self) for the rules.
 pub fn parse(frame: &[u8]) -> Result<Parsed, Reason> {
-    let (vlans, ethertype, l3_offset) = ethernet(frame)?;
+    read(frame, &mut Headers::default())
+}
+
+/// Reads an Ethernet frame like [`parse`], and tells what was read of it also where the result is a
+/// reason.
+pub fn dissect(frame: &[u8]) -> (Headers, Result<Parsed, Reason>) {
+    let mut headers = Headers::default();
+    let parsed = read(frame, &mut headers);
+    (headers, parsed)
+}
+
+fn read(frame: &[u8], seen: &mut Headers) -> Result<Parsed, Reason> {
+    let (ethertype, l3_offset) = ethernet(frame, seen)?;
     let packet = Bytes {
         bytes: frame,
         end: frame.len(),
     };
     let ip = match ethertype {
-        ETHERTYPE_IPV4 => ip::v4(packet, l3_offset, Role::Outer)?,
-        ETHERTYPE_IPV6 => ip::v6(packet, l3_offset, Role::Outer)?,
+        ETHERTYPE_IPV4 => ip::v4(packet, l3_offset, Role::Outer, &mut seen.ip)?,
+        ETHERTYPE_IPV6 => ip::v6(packet, l3_offset, Role::Outer, &mut seen.ip)?,
         _ => return Err(Reason::NotIp),
     };
+    let l4 = l4(&ip, &mut seen.icmp)?;
+    if let Some(seen) = &mut seen.ip {
+        seen.ports = match &l4 {
+            L4::Udp(udp) => Some((udp.source_port, udp.destination_port)),
+            L4::Tcp(tcp) => Some((tcp.source_port, tcp.destination_port)),
+            L4::IcmpError(_) | L4::Fragment(_) => None,
+        };
+    }
     Ok(Parsed {
-        vlans,
+        vlans: seen.vlans,
         ethertype,
         l3_offset,
         l4_offset: ip.l4_offset,
         source: ip.source,
         destination: ip.destination,
         protocol: ip.protocol,
-        l4: l4(&ip)?,
+        l4,
     })
 }
 
-/// The VLAN tags, the EtherType behind them, and where its payload begins.
-fn ethernet(frame: &[u8]) -> Result<(VlanTags, u16, usize), Reason> {
+/// The EtherType behind all VLAN tags, and where its payload begins.
+fn ethernet(frame: &[u8], seen: &mut Headers) -> Result<(u16, usize), Reason> {
     let frame = Bytes {
         bytes: frame,
         end: frame.len(),
@@ -129,20 +151,22 @@ fn ethernet(frame: &[u8]) -> Result<(VlanTags, u16, usize), Reason> {
     let header: [u8; ETHERNET_HEADER_LEN] = frame.read(0).ok_or(Reason::ShortFrame)?;
     let mut ethertype = u16::from_be_bytes([header[12], header[13]]);
     let mut at = ETHERNET_HEADER_LEN;
-    let mut vlans = VlanTags::default();
+    seen.ethertype = Some(ethertype);
     while matches!(ethertype, ETHERTYPE_VLAN | ETHERTYPE_QINQ) {
-        if vlans.is_full() {
+        if seen.vlans.is_full() {
             return Err(Reason::VlanDepth);
         }
         let tag: [u8; VLAN_TAG_LEN] = frame.read(at).ok_or(Reason::ShortFrame)?;
-        vlans.push(u16::from_be_bytes([tag[0], tag[1]]) & 0x0fff);
+        seen.vlans
+            .push(u16::from_be_bytes([tag[0], tag[1]]) & 0x0fff);
         ethertype = u16::from_be_bytes([tag[2], tag[3]]);
+        seen.ethertype = Some(ethertype);
         at += VLAN_TAG_LEN;
     }
-    Ok((vlans, ethertype, at))
+    Ok((ethertype, at))
 }
 
-fn l4(ip: &Ip<'_>) -> Result<L4, Reason> {
+fn l4(ip: &Ip<'_>, icmp: &mut Option<IcmpHeader>) -> Result<L4, Reason> {
     let protocol = match ip.protocol {
         PROTOCOL_TCP => Some(Protocol::Tcp),
         PROTOCOL_UDP => Some(Protocol::Udp),
@@ -154,7 +178,9 @@ fn l4(ip: &Ip<'_>) -> Result<L4, Reason> {
     match (ip.protocol, ip.source.is_ipv4()) {
         (PROTOCOL_UDP, _) => udp(ip).map(L4::Udp).ok_or(Reason::BadL4),
         (PROTOCOL_TCP, _) => tcp(ip).map(L4::Tcp).ok_or(Reason::BadL4),
-        (PROTOCOL_ICMP, true) | (PROTOCOL_ICMPV6, false) => icmp::error(ip).map(L4::IcmpError),
+        (PROTOCOL_ICMP, true) | (PROTOCOL_ICMPV6, false) => {
+            icmp::error(ip, icmp).map(L4::IcmpError)
+        }
         _ => Err(Reason::L4Other),
     }
 }
