@@ -12,6 +12,7 @@ pub mod id;
 mod image_hash;
 pub mod kernel;
 pub mod maglev;
+pub mod oracle;
 pub mod plan;
 pub mod quic;
 pub mod reason;

@@ -20,6 +20,8 @@
 mod cid;
 pub mod lb;
 
+use serde::Serialize;
+
 pub use cid::{Cid, CidLengthError};
 
 /// Version 1, RFC 9000.
@@ -91,11 +93,14 @@ impl LongHeader<'_> {
 }
 
 /// The type of a packet with a long header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum PacketType {
     /// A client's first flight, and the server's answer to it.
     Initial,
     /// Early data of a client that was here before.
+    #[serde(rename = "0-rtt")]
     ZeroRtt,
     /// The rest of the handshake.
     Handshake,

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! What becomes of a frame, by the model.
+
+#[allow(dead_code)] // a builder for several test programs
+#[path = "../flow_parse/build.rs"]
+mod build;
+mod describe;
+mod forwarding;
+mod icmp;
+mod quic;
+mod server_id;
+mod world;
