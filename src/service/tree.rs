@@ -22,8 +22,8 @@ pub(super) enum Value {
     Null,
     Bool(bool),
     Integer(u64),
-    /// Any number that is not an integer from 0 to 2^64 - 1 written in digits alone, as the parser
-    /// prints it, and whether it lies outside of the integers' range.
+    /// Any number that is not an integer from 0 to 2^64 - 1 written in digits alone, as it is
+    /// printed, and whether it lies outside of the integers' range.
     OtherNumber {
         text: String,
         outside: bool,
@@ -146,8 +146,8 @@ impl<'de> Deserialize<'de> for Value {
             fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
                 // The parser gives an integer as f64 only if no integer type holds it.
                 let outside = value >= 2f64.powi(64) || value <= -(2f64.powi(63));
-                let text = serde_json::Number::from_f64(value)
-                    .map_or_else(|| value.to_string(), |number| number.to_string());
+                // As short as it can be, always with a fraction or an exponent.
+                let text = format!("{value:?}");
                 Ok(Value::OtherNumber { text, outside })
             }
 

@@ -88,7 +88,7 @@ fn only_quic_by_tuple_with_exceptions_may_have_a_handshake_grace() {
     let pointer = format!("{S}/handshake_grace");
     accept(&with(tuple(), &pointer, json!(60)));
     let message = "only QUIC services with tuple routing and tracking \"exceptions\" have a \
-                   handshake grace";
+                   handshake grace (other than 0)";
     for document in [
         with(tuple(), "/services/0/tracking", json!("all")),
         with(tuple(), "/services/0/short_dcid_len", json!(8)),

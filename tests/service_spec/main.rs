@@ -8,7 +8,9 @@ mod document;
 mod draft;
 mod hostile;
 mod members;
+mod numbers;
 mod schema;
+mod texts;
 mod warnings;
 
 use guideway::service::Spec;
@@ -125,4 +127,16 @@ fn refuse(document: &Value, pointer: &str, code: &str, message: &str) {
     if seen.contains(&code) && message != "server-id routing needs at least one config" {
         assert!(!schema::allows(document), "the schema allows {document}");
     }
+}
+
+/// [`refuse`] of the document with another value at the pointer.
+#[track_caller]
+fn refuse_in(document: Value, pointer: &str, value: Value, code: &str, message: &str) {
+    refuse(&with(document, pointer, value), pointer, code, message);
+}
+
+/// [`accept`] of the document with another value at the pointer.
+#[track_caller]
+fn accept_in(document: Value, pointer: &str, value: Value) {
+    accept(&with(document, pointer, value));
 }

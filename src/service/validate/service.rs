@@ -165,11 +165,10 @@ fn table_size(reader: &Reader<'_>, max: u32, report: &mut Report) -> Checked<Tab
 /// The primes from `min` to `max` next below and next above `n`.
 fn neighbours(n: u64, min: u32, max: u32) -> impl Iterator<Item = u32> {
     let is_prime = |p: &u32| TableSize::new(*p).is_ok();
-    let below = (min..=max)
-        .rev()
-        .filter(|&p| u64::from(p) < n)
-        .find(is_prime);
-    let above = (min..=max).filter(|&p| u64::from(p) > n).find(is_prime);
+    // Beyond u32 is beyond `max` as well.
+    let n = u32::try_from(n).unwrap_or(u32::MAX);
+    let below = (min..=max.min(n.saturating_sub(1))).rev().find(is_prime);
+    let above = (min.max(n.saturating_add(1))..=max).find(is_prime);
     below.into_iter().chain(above)
 }
 
@@ -228,7 +227,7 @@ fn handshake_grace(
     match given {
         Some(_) if !has_one => {
             let message = "only QUIC services with tuple routing and tracking \"exceptions\" have \
-                           a handshake grace";
+                           a handshake grace (other than 0)";
             Err(reader.fault(&members::HANDSHAKE_GRACE, Conflict, message, report))
         }
         Some(given) => Ok(given),
