@@ -9,6 +9,7 @@
 pub mod attach;
 pub mod clock;
 pub mod map;
+pub mod mtu;
 pub mod object;
 pub mod probe;
 pub mod program;

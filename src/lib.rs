@@ -1,10 +1,38 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Kernel traffic steering for control planes.
+//! Kernel traffic steering for control planes: Maglev tables and an XDP load balancer with direct
+//! server return for QUIC, UDP and TCP, to embed in a program of your own.
+//!
+//! # Where to begin
+//!
+//! - [`guide::embedding`]: what machine, network and servers need, and ten lines to copy.
+//! - [`service::Spec`]: what to serve; [`plan()`](plan::plan): what that would do; [`quiclb`]: do it.
+//! - [`maglev`]: the tables alone, without any kernel.
+//! - [`guide::architecture`], [`guide::datapath`], [`guide::state`]: how it works.
+//!
+//! # Types
+//!
+//! A [`Loader`](quiclb::Loader) becomes a [`Writer`](quiclb::Writer), which holds the instance's
+//! lock and alone can publish, attach and detach; a [`QuicLb`](quiclb::QuicLb) only looks. Wrong
+//! orders do not compile; everything that changes at run time is an enum that is checked. Handles
+//! are owned and `Send`, nothing has a lifetime, calls block and are bounded. Every error has a
+//! `kind()`.
+//!
+//! # Features
+//!
+//! | feature | adds | default |
+//! |---|---|---|
+//! | `schema` | `schemars::JsonSchema` on the documents; the schemas themselves are always there | no |
+//! | `static` | links libelf and zlib statically | no |
+//!
+//! # Minimum versions
+//!
+//! Linux 6.1, Rust 1.85, clang 14.
 
 pub mod abi;
 pub mod addr;
 pub mod error;
 pub mod flow;
+pub mod guide;
 pub mod hash;
 pub mod hex;
 pub mod id;
@@ -15,5 +43,6 @@ pub mod maglev;
 pub mod oracle;
 pub mod plan;
 pub mod quic;
+pub mod quiclb;
 pub mod reason;
 pub mod service;

@@ -92,11 +92,11 @@ impl fmt::Display for Occupant {
 #[non_exhaustive]
 pub enum AttachError {
     /// No such interface in the calling thread's network namespace.
-    #[error("there is no interface with index {ifindex} here")]
+    #[error("there is no interface {interface} here")]
     #[non_exhaustive]
     NoInterface {
-        /// The index.
-        ifindex: u32,
+        /// Its name, or its index in words.
+        interface: String,
     },
     /// Somebody else's program holds the hook.
     #[error(
@@ -195,11 +195,24 @@ pub fn occupants(ifindex: u32) -> Result<Vec<Occupant>, AttachError> {
 fn hook(ifindex: u32) -> Result<xdp::Hook, AttachError> {
     // For an index that does not exist some kernels report an empty hook.
     if interface_name(ifindex).is_none() {
-        return Err(AttachError::NoInterface { ifindex });
+        return Err(no_interface(ifindex));
     }
     xdp::query(ifindex).map_err(|error| match error.errno {
-        libc::ENODEV => AttachError::NoInterface { ifindex },
+        libc::ENODEV => no_interface(ifindex),
         _ => AttachError::Sys(error),
+    })
+}
+
+fn no_interface(ifindex: u32) -> AttachError {
+    AttachError::NoInterface {
+        interface: display_name(ifindex),
+    }
+}
+
+/// The index of the interface of this name in the calling thread's network namespace.
+pub fn interface_index(name: &str) -> Result<u32, AttachError> {
+    nix::net::if_::if_nametoindex(name).map_err(|_| AttachError::NoInterface {
+        interface: name.to_owned(),
     })
 }
 
@@ -247,8 +260,8 @@ fn explain(error: SysError, ifindex: u32, mode: Mode) -> AttachError {
     match error.errno {
         // Somebody was faster than this process after it had looked.
         libc::EBUSY | libc::EEXIST => occupied(ifindex),
-        libc::ENODEV => AttachError::NoInterface { ifindex },
-        libc::EINVAL if interface_name(ifindex).is_none() => AttachError::NoInterface { ifindex },
+        libc::ENODEV => no_interface(ifindex),
+        libc::EINVAL if interface_name(ifindex).is_none() => no_interface(ifindex),
         libc::EOPNOTSUPP => AttachError::Unsupported {
             interface,
             mode,

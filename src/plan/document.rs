@@ -264,7 +264,7 @@ fn service_plan(
     let gone = before
         .into_iter()
         .flat_map(backends)
-        .filter(|(old, _)| !after.is_some_and(|(service, _)| service.backend(old.id).is_some()));
+        .filter(|(old, _)| after.is_none_or(|(service, _)| service.backend(old.id).is_none()));
     let backends: Vec<_> = after_backends
         .chain(gone.map(|backend| (backend, Change::Removed)))
         .map(|((backend, placed_backend), change)| {

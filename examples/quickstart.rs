@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Embedding in one page: load, publish one service, attach, print counters. As root:
+//! `quickstart INTERFACE VIP BACKEND-INTERFACE BACKEND-MAC` (and `quickstart --detach` to end it).
+
+use std::error::Error;
+
+use guideway::quiclb::{Loader, Mode, Options, Spec, StateRoot, Writer};
+use guideway::service::{BackendDraft, Routing, ServiceDraft, SpecDraft};
+
+const INSTANCE: &str = "6f1c7f34-5f0a-4d1e-9d55-6a3a1f0f7a11";
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let root = StateRoot::default();
+    root.mount()?;
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [interface, vip, target, mac] = arguments.as_slice() else {
+        let mut balancer = Writer::open(&root.quiclb(INSTANCE.parse()?))?;
+        balancer.detach()?;
+        println!("removed {:?}", balancer.purge()?);
+        return Ok(());
+    };
+    let quic = guideway::service::QuicDraft {
+        routing: Some(Routing::Tuple),
+        ..Default::default()
+    };
+    let spec = Spec::new(&SpecDraft {
+        services: vec![ServiceDraft {
+            backends: vec![BackendDraft::new(1, target, mac)],
+            quic: Some(quic),
+            ..ServiceDraft::new("https", vip, 443)
+        }],
+        ..SpecDraft::new(INSTANCE, interface)
+    })?;
+    let mut balancer = Loader::new(&root.quiclb(spec.instance_id()), spec.limits()).load()?;
+    let plan = balancer.plan(&spec, Options::default())?;
+    println!("generation {}", balancer.publish(&plan)?.generation);
+    println!(
+        "attached: {:?}",
+        balancer.attach(spec.interface(), Mode::Native)?
+    );
+    println!("{:#?}", balancer.stats()?);
+    Ok(())
+}

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! How it works and how to use it, page by page. No code.
+
+#[doc = include_str!("docs/architecture.md")]
+pub mod architecture {}
+
+#[doc = include_str!("docs/datapath.md")]
+pub mod datapath {}
+
+#[doc = include_str!("docs/embedding.md")]
+pub mod embedding {}
+
+#[doc = include_str!("docs/state.md")]
+pub mod state {}

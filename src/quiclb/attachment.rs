@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! The instance's program on its interface.
+
+use super::error::{DetachError, InstanceError};
+use super::instance::{QuicLb, Writer};
+use crate::error::ErrorKind;
+use crate::id::InterfaceName;
+use crate::kernel::attach::{interface_index, occupants, AttachError, Attachment, Mode, XdpLink};
+use crate::kernel::attach::{NetlinkAttachment, Occupant};
+use crate::kernel::statedir::{Section, StateError};
+
+/// Name under which the link is pinned.
+const LINK: &str = "xdp";
+
+/// What holds an instance's program on an interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Holder {
+    /// A link, pinned: the kernel refuses everybody else until it is detached.
+    Link {
+        /// The kernel's number of the link.
+        link_id: u32,
+    },
+    /// Netlink, on kernels without links for XDP.
+    Netlink,
+}
+
+/// An instance's program on an interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Attached {
+    /// Index of the interface.
+    pub ifindex: u32,
+    /// What holds it there.
+    pub holder: Holder,
+    /// The kernel's number of the program that runs.
+    pub program_id: u32,
+}
+
+impl QuicLb {
+    /// The program on the instance's interface, none if it is not attached or the interface is
+    /// gone.
+    ///
+    /// # Errors
+    /// The pinned link cannot be read.
+    pub fn attached(&self, interface: &InterfaceName) -> Result<Option<Attached>, AttachError> {
+        if let Some(link) = self.pinned_link()? {
+            let state = link.state()?;
+            return Ok(state.ifindex.map(|ifindex| Attached {
+                ifindex,
+                holder: Holder::Link { link_id: state.id },
+                program_id: state.program_id,
+            }));
+        }
+        let ifindex = match interface_index(interface.as_str()) {
+            Ok(ifindex) => ifindex,
+            Err(AttachError::NoInterface { .. }) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let found = NetlinkAttachment::find(&self.program, ifindex)?;
+        Ok(found.map(|_| Attached {
+            ifindex,
+            holder: Holder::Netlink,
+            program_id: self.program.id(),
+        }))
+    }
+
+    /// The programs on an interface that are not this instance's.
+    ///
+    /// # Errors
+    /// The interface does not exist or cannot be asked.
+    pub fn others_on(&self, interface: &InterfaceName) -> Result<Vec<Occupant>, AttachError> {
+        let ifindex = interface_index(interface.as_str())?;
+        let ours = self
+            .attached(interface)?
+            .filter(|attached| attached.ifindex == ifindex);
+        let mut occupants = occupants(ifindex)?;
+        occupants.retain(|other| ours.is_none_or(|ours| ours.program_id != other.program_id));
+        Ok(occupants)
+    }
+
+    pub(super) fn pinned_link(&self) -> Result<Option<XdpLink>, AttachError> {
+        match XdpLink::open(&self.dir.pin(Section::Links, LINK)) {
+            Ok(link) => Ok(Some(link)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl Writer {
+    /// Attaches the program to an interface of the calling thread's network namespace, unless it
+    /// is there already. Never displaces anything.
+    ///
+    /// Publish first: an attached program without a generation passes every packet to the host.
+    /// The attachment is pinned and outlives the process.
+    ///
+    /// # Errors
+    /// [`AttachError::Occupied`] names who holds the interface; the others say what the kernel or
+    /// driver lacks.
+    pub fn attach(
+        &mut self,
+        interface: &InterfaceName,
+        mode: Mode,
+    ) -> Result<Attached, AttachError> {
+        let ifindex = interface_index(interface.as_str())?;
+        if let Some(attached) = self.attached(interface)? {
+            let current = attached.program_id == self.program.id();
+            if attached.ifindex == ifindex && current {
+                return Ok(attached);
+            }
+        }
+        // A link that lost its interface, or that holds a program whose pin was lost, is ours by
+        // its pin and in the way.
+        self.remove_link()?;
+        let program_id = self.program.id();
+        let holder = match Attachment::new(&self.program, ifindex, mode)? {
+            Attachment::Link(link) => {
+                link.pin(&self.pin(Section::Links, LINK))?;
+                Holder::Link {
+                    link_id: link.state()?.id,
+                }
+            }
+            Attachment::Netlink(_) => Holder::Netlink,
+        };
+        Ok(Attached {
+            ifindex,
+            holder,
+            program_id,
+        })
+    }
+
+    /// Takes the program off its interface. Generations, counters and maps stay for a later
+    /// attachment. Whether it was attached.
+    ///
+    /// # Errors
+    /// Somebody else's program is left alone and named.
+    pub fn detach(&mut self) -> Result<bool, DetachError> {
+        if self.pinned_link()?.is_some() {
+            return Ok(self.remove_link()?);
+        }
+        // Without a link, the interface is the one of the live generation.
+        let Some(live) = self.live_record()? else {
+            return Ok(false);
+        };
+        let Ok(ifindex) = interface_index(live.spec().interface().as_str()) else {
+            return Ok(false);
+        };
+        match NetlinkAttachment::find(&self.program, ifindex)? {
+            Some(attachment) => Ok(attachment.detach(&self.program)?),
+            None => Ok(false),
+        }
+    }
+
+    /// Removes the whole state of a detached instance; gives the names of what it removed.
+    ///
+    /// # Errors
+    /// The instance is still attached, or something could not be removed.
+    pub fn purge(self) -> Result<Vec<String>, InstanceError> {
+        let Self { balancer, lock } = self;
+        drop(balancer);
+        lock.remove().map_err(|error: StateError| error.into())
+    }
+
+    /// Detaches and unpins the link if there is one; whether it held an interface.
+    fn remove_link(&self) -> Result<bool, AttachError> {
+        let Some(link) = self.pinned_link()? else {
+            return Ok(false);
+        };
+        let held = link.state()?.ifindex.is_some();
+        link.detach()?;
+        self.lock.unpin(Section::Links, LINK)?;
+        Ok(held)
+    }
+}

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! What can go wrong with an instance, by what was tried.
+
+use crate::error::ErrorKind;
+use crate::kernel::attach::AttachError;
+use crate::kernel::map::{OpenError, ShapeError};
+use crate::kernel::object::LoadError;
+use crate::kernel::record;
+use crate::kernel::statedir::StateError;
+use crate::kernel::{PinError, SysError};
+use crate::plan::{ImageError, RecordError};
+use crate::quiclb::publish::Step;
+use crate::service::Faults;
+
+/// Why an instance cannot be made, opened or read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum InstanceError {
+    /// The state directory cannot be used.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// The program cannot be loaded.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// A pinned map is missing or another one.
+    #[error(transparent)]
+    Map(#[from] OpenError),
+    /// A map has another shape than the program's.
+    #[error(transparent)]
+    Shape(#[from] ShapeError),
+    /// A pinned program or link is missing or something else.
+    #[error(transparent)]
+    Pin(#[from] PinError),
+    /// The pinned program does not use the pinned maps.
+    #[error("the program pinned at {path} does not use the map {map} pinned beside it")]
+    #[non_exhaustive]
+    Mixed {
+        /// The program.
+        path: String,
+        /// A map that it should use.
+        map: &'static str,
+    },
+    /// The limits that size the maps differ from those the instance was made with.
+    #[error("the instance was made for {limit} {found}, not {wanted}")]
+    #[non_exhaustive]
+    Limits {
+        /// Which limit.
+        limit: &'static str,
+        /// What it was made with.
+        found: u32,
+        /// What is wanted now.
+        wanted: u32,
+    },
+    /// What was stored with the live generation cannot be read.
+    #[error(transparent)]
+    Stored(#[from] record::RecordError),
+    /// What was stored with the live generation makes no sense.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    /// A generation is live that nothing in the state directory describes.
+    #[error("the live generation (map {id}) is not among those pinned in {path}")]
+    #[non_exhaustive]
+    Orphan {
+        /// The kernel's number of its map.
+        id: u32,
+        /// Where it was looked for.
+        path: String,
+    },
+    /// The kernel refused a call.
+    #[error(transparent)]
+    Sys(#[from] SysError),
+}
+
+impl InstanceError {
+    /// What a caller can do about it.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::State(error) => error.kind(),
+            Self::Load(error) => error.kind(),
+            Self::Map(error) => error.kind(),
+            Self::Pin(error) => error.kind(),
+            Self::Shape(_) | Self::Mixed { .. } => ErrorKind::Incompatible,
+            Self::Stored(_) | Self::Record(_) | Self::Orphan { .. } => ErrorKind::Incompatible,
+            Self::Limits { .. } => ErrorKind::Conflict,
+            Self::Sys(error) => error.kind(),
+        }
+    }
+}
+
+/// Why no plan can be made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PlanError {
+    /// The instance cannot be read.
+    #[error(transparent)]
+    Instance(#[from] InstanceError),
+    /// The machine cannot be looked at.
+    #[error(transparent)]
+    Observe(#[from] SysError),
+    /// What stands against the plan, all of it.
+    #[error(transparent)]
+    Faults(#[from] Faults),
+}
+
+impl PlanError {
+    /// What a caller can do about it.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Instance(error) => error.kind(),
+            Self::Observe(error) => error.kind(),
+            Self::Faults(_) => ErrorKind::Invalid,
+        }
+    }
+}
+
+/// Why a plan was not published. The generation before it is still live.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PublishError {
+    /// The plan is for another instance.
+    #[error("the plan is for instance {plan}, this is {instance}")]
+    #[non_exhaustive]
+    OtherInstance {
+        /// The instance of the plan.
+        plan: String,
+        /// This one.
+        instance: String,
+    },
+    /// The plan was made without asking this machine.
+    #[error("the plan was made offline: it names no interface of this machine")]
+    Offline,
+    /// The plan was made against a generation that is no longer live.
+    #[error("the plan was made against {}, live is {}", named(base), named(live))]
+    #[non_exhaustive]
+    Stale {
+        /// The generation it was made against.
+        base: Option<u64>,
+        /// The live one.
+        live: Option<u64>,
+    },
+    /// The instance cannot be read.
+    #[error(transparent)]
+    Instance(#[from] InstanceError),
+    /// The generation has no form that the kernel could be given.
+    #[error(transparent)]
+    Image(#[from] ImageError),
+    /// What is stored with the generation has no text form.
+    #[error("the record of the generation cannot be written: {0}")]
+    Record(#[from] serde_json::Error),
+    /// The kernel refused a step.
+    #[error("{step}: {error}")]
+    #[non_exhaustive]
+    Step {
+        /// The step.
+        step: Step,
+        /// Why.
+        error: SysError,
+    },
+    /// The caller's observer stopped the publication before a step.
+    #[error("stopped by the caller before: {step}")]
+    #[non_exhaustive]
+    Aborted {
+        /// The step that was not made.
+        step: Step,
+    },
+}
+
+fn named(generation: &Option<u64>) -> String {
+    match generation {
+        Some(number) => format!("generation {number}"),
+        None => "no generation".to_owned(),
+    }
+}
+
+impl PublishError {
+    /// What a caller can do about it.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::OtherInstance { .. } | Self::Offline | Self::Record(_) => ErrorKind::Invalid,
+            Self::Stale { .. } => ErrorKind::StalePlan,
+            Self::Instance(error) => error.kind(),
+            Self::Image(_) => ErrorKind::Invalid,
+            Self::Step { error, .. } => error.kind(),
+            Self::Aborted { .. } => ErrorKind::Partial,
+        }
+    }
+}
+
+/// Why an instance was not detached, or not wholly.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DetachError {
+    /// The state directory cannot be used.
+    #[error(transparent)]
+    Instance(#[from] InstanceError),
+    /// The program could not be taken off its interface.
+    #[error(transparent)]
+    Attach(#[from] AttachError),
+}
+
+impl DetachError {
+    /// What a caller can do about it.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Instance(error) => error.kind(),
+            Self::Attach(error) => error.kind(),
+        }
+    }
+}

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! The handles of one instance: one that looks, one that changes.
+
+use std::collections::BTreeMap;
+use std::ops::Deref;
+use std::path::PathBuf;
+
+use super::error::{InstanceError, PlanError};
+use super::observe::observe;
+use crate::abi;
+use crate::id::InstanceId;
+use crate::kernel::map::{Map, MapShape};
+use crate::kernel::object;
+use crate::kernel::program::Program;
+use crate::kernel::publish::Slot;
+use crate::kernel::statedir::{Section, StateDir, StateDirLock};
+use crate::kernel::typed::{Array, DevMap, PerCpuArray};
+use crate::plan::{plan, Options, Plan};
+use crate::service::Spec;
+
+/// Name under which the program is pinned.
+pub(super) const PROGRAM: &str = "gw_quiclb";
+
+/// An instance to look at: its program, maps and counters.
+///
+/// Reading takes no lock and never changes anything. `Send` and `Sync`.
+#[derive(Debug)]
+pub struct QuicLb {
+    pub(super) dir: StateDir,
+    pub(super) program: Program,
+    pub(super) maps: Maps,
+}
+
+/// The maps of an instance, all pinned.
+#[derive(Debug)]
+pub(super) struct Maps {
+    pub(super) slot: Slot,
+    pub(super) reasons: PerCpuArray<abi::ReasonStats>,
+    pub(super) services: PerCpuArray<abi::ServiceStats>,
+    pub(super) backends: PerCpuArray<abi::BackendStats>,
+    pub(super) removed: Array<u64>,
+    pub(super) targets: DevMap,
+    pub(super) meta: Array<abi::Meta>,
+    pub(super) buckets: PerCpuArray<abi::EventBucket>,
+    pub(super) events: Map,
+    pub(super) trace: Map,
+}
+
+impl Maps {
+    /// Name of each map, the same as its pin's.
+    pub(super) const NAMES: [&'static str; 10] = [
+        "gw_ql_gen",
+        "gw_ql_reason",
+        "gw_ql_stats",
+        "gw_ql_backend",
+        "gw_ql_removed",
+        "gw_ql_dev",
+        "gw_ql_meta",
+        "gw_ql_bucket",
+        "gw_ql_events",
+        "gw_ql_trace",
+    ];
+
+    /// Takes each map from where `take` finds it.
+    pub(super) fn from(
+        mut take: impl FnMut(&'static str) -> Result<Map, InstanceError>,
+    ) -> Result<Self, InstanceError> {
+        let [slot, reasons, services, backends, removed, targets, meta, buckets, events, trace] =
+            Self::NAMES;
+        Ok(Self {
+            slot: Slot::new(take(slot)?)?,
+            reasons: PerCpuArray::new(take(reasons)?)?,
+            services: PerCpuArray::new(take(services)?)?,
+            backends: PerCpuArray::new(take(backends)?)?,
+            removed: Array::new(take(removed)?)?,
+            targets: DevMap::new(take(targets)?)?,
+            meta: Array::new(take(meta)?)?,
+            buckets: PerCpuArray::new(take(buckets)?)?,
+            events: take(events)?,
+            trace: take(trace)?,
+        })
+    }
+
+    /// Id and name of every map.
+    pub(super) fn ids(&self) -> [(u32, &'static str); 10] {
+        let maps = [
+            self.slot.map(),
+            self.reasons.map(),
+            self.services.map(),
+            self.backends.map(),
+            self.removed.map(),
+            self.targets.map(),
+            self.meta.map(),
+            self.buckets.map(),
+            &self.events,
+            &self.trace,
+        ];
+        std::array::from_fn(|index| (maps[index].id(), Self::NAMES[index]))
+    }
+}
+
+impl QuicLb {
+    /// Opens an instance to look at it. Minimum kernel: 6.1; takes CAP_BPF.
+    ///
+    /// # Errors
+    /// No such instance, state of another version, or pins that are missing or do not fit.
+    pub fn open(dir: &StateDir) -> Result<Self, InstanceError> {
+        dir.version()?;
+        let shapes = object::Options::default().shapes()?;
+        let maps = Maps::from(|name| open_map(dir, &shapes, name))?;
+        let program = Program::open(&dir.pin(Section::Programs, PROGRAM))?;
+        let instance = Self {
+            dir: dir.clone(),
+            program,
+            maps,
+        };
+        instance.check_program()?;
+        Ok(instance)
+    }
+
+    /// The instance's name.
+    pub fn instance_id(&self) -> InstanceId {
+        self.dir.instance()
+    }
+
+    /// Where its objects are pinned.
+    pub fn dir(&self) -> &StateDir {
+        &self.dir
+    }
+
+    /// The program.
+    pub fn program(&self) -> &Program {
+        &self.program
+    }
+
+    /// Plans the change from what is live to `spec`, on this machine as it is now.
+    ///
+    /// Changes nothing. The interfaces are those of the calling thread's network namespace.
+    ///
+    /// # Errors
+    /// Everything that stands against the plan, or what kept it from being made.
+    pub fn plan(&self, spec: &Spec, options: Options) -> Result<Plan, PlanError> {
+        let live = self.live_record()?;
+        let world = observe()?;
+        Ok(plan(live.as_ref(), spec, &world, options)?)
+    }
+
+    /// A program that uses other maps than those pinned beside it counts and routes elsewhere.
+    fn check_program(&self) -> Result<(), InstanceError> {
+        let used = self.program.map_ids();
+        // Compiled out of the program unless it is loaded for tracing.
+        let dead = "gw_ql_trace";
+        let mut maps = self.maps.ids().into_iter();
+        match maps.find(|(id, name)| *name != dead && !used.contains(id) && Self::reads(name)) {
+            Some((_, map)) => Err(InstanceError::Mixed {
+                path: self
+                    .dir
+                    .pin(Section::Programs, PROGRAM)
+                    .display()
+                    .to_string(),
+                map,
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether the program uses the map of this name; the others are user space's alone.
+    fn reads(name: &str) -> bool {
+        !matches!(name, "gw_ql_meta" | "gw_ql_removed")
+    }
+}
+
+/// Opens a pinned map if it has the shape of the program's map of that name.
+pub(super) fn open_map(
+    dir: &StateDir,
+    shapes: &BTreeMap<String, MapShape>,
+    name: &'static str,
+) -> Result<Map, InstanceError> {
+    let path = dir.pin(Section::Maps, name);
+    match shapes.get(name) {
+        Some(shape) => Ok(Map::open(&path, shape)?),
+        // Every name is a map of the object; a build without it fails its first test.
+        None => Ok(Map::open_any(&path)?),
+    }
+}
+
+/// An instance to change: the only one, as long as it lives.
+///
+/// Holds the exclusive lock on the state directory. Everything that [`QuicLb`] offers is there
+/// too. Dropping it changes nothing: what was published and attached stays.
+#[derive(Debug)]
+pub struct Writer {
+    pub(super) balancer: QuicLb,
+    pub(super) lock: StateDirLock,
+}
+
+impl Deref for Writer {
+    type Target = QuicLb;
+
+    fn deref(&self) -> &QuicLb {
+        &self.balancer
+    }
+}
+
+impl Writer {
+    /// Opens an existing instance to change it, and takes its lock. The [`Loader`](super::Loader)
+    /// also makes and repairs.
+    ///
+    /// # Errors
+    /// As [`QuicLb::open`], and the lock is held by another process.
+    pub fn open(dir: &StateDir) -> Result<Self, InstanceError> {
+        let lock = dir.lock()?;
+        Ok(Self {
+            balancer: QuicLb::open(dir)?,
+            lock,
+        })
+    }
+
+    /// Path of a pin, for those who make one.
+    pub(super) fn pin(&self, section: Section, name: &str) -> PathBuf {
+        self.lock.dir().pin(section, name)
+    }
+}

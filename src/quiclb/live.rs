@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Which generation is live, and what was stored with it.
+//!
+//! The slot tells the id of the live map, and opening a map by its id takes CAP_SYS_ADMIN. So each
+//! generation is pinned under its number, and the live one is found by comparing ids.
+
+use super::error::InstanceError;
+use super::instance::QuicLb;
+use crate::kernel::publish::Generation;
+use crate::kernel::record;
+use crate::kernel::statedir::Section;
+use crate::plan::Live;
+
+/// Name of a generation's map and record, in the kernel's listings.
+pub(super) const CELLS: &str = "gw_ql_cells";
+pub(super) const RECORD: &str = "gw_ql_record";
+/// Pins of one generation: `gen/<number>-cells` and `gen/<number>-record`.
+const CELLS_PIN: &str = "cells";
+const RECORD_PIN: &str = "record";
+
+/// Name of the pin of a generation's map.
+pub(super) fn cells_pin(number: u64) -> String {
+    format!("{number}-{CELLS_PIN}")
+}
+
+/// Name of the pin of a generation's record.
+pub(super) fn record_pin(number: u64) -> String {
+    format!("{number}-{RECORD_PIN}")
+}
+
+/// The number and kind of a pin's name, if it is one of the above.
+fn parse_pin(name: &str) -> Option<(u64, &str)> {
+    let (number, kind) = name.split_once('-')?;
+    Some((number.parse().ok()?, kind))
+}
+
+/// A generation as found in the state directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Published {
+    /// Its number.
+    pub number: u64,
+    /// The kernel's number of its map.
+    pub map_id: u32,
+}
+
+impl QuicLb {
+    /// The live generation, none before the first publication.
+    ///
+    /// # Errors
+    /// [`InstanceError::Orphan`] if one is live that is not pinned here.
+    pub fn live(&self) -> Result<Option<Published>, InstanceError> {
+        let Some(id) = self.maps.slot.live_id()? else {
+            return Ok(None);
+        };
+        for number in self.pinned(CELLS_PIN)? {
+            let path = self.dir.pin(Section::Generations, &cells_pin(number));
+            // A pin that cannot be opened is not the live one; whether it disappeared just now or
+            // is something else does not matter here.
+            let Ok(generation) = Generation::open(&path, CELLS) else {
+                continue;
+            };
+            if generation.map().id() == id {
+                return Ok(Some(Published { number, map_id: id }));
+            }
+        }
+        // It may have been replaced, and its pin removed, since the slot was read.
+        if self.maps.slot.live_id()? != Some(id) {
+            return self.live();
+        }
+        Err(InstanceError::Orphan {
+            id,
+            path: self.dir.path().display().to_string(),
+        })
+    }
+
+    /// The live generation with what was stored with it, for the next plan.
+    ///
+    /// # Errors
+    /// As [`live`](Self::live), or the record is unreadable.
+    pub fn live_record(&self) -> Result<Option<Live>, InstanceError> {
+        match self.live()? {
+            Some(live) => Ok(Some(self.record(live.number)?)),
+            None => Ok(None),
+        }
+    }
+
+    pub(super) fn record(&self, number: u64) -> Result<Live, InstanceError> {
+        let path = self.dir.pin(Section::Generations, &record_pin(number));
+        let bytes = record::read(&path, RECORD)?;
+        let mark = self.maps.meta.get(0)?.incarnation_mark;
+        Ok(Live::from_record(&bytes, mark)?)
+    }
+
+    /// Numbers of the generations that have a pin of this kind, newest first.
+    fn pinned(&self, kind: &str) -> Result<Vec<u64>, InstanceError> {
+        let names = self.dir.pins(Section::Generations)?;
+        let mut numbers: Vec<_> = names
+            .iter()
+            .filter_map(|name| parse_pin(name))
+            .filter(|(_, of)| *of == kind)
+            .map(|(number, _)| number)
+            .collect();
+        numbers.sort_unstable_by(|a, b| b.cmp(a));
+        Ok(numbers)
+    }
+
+    /// Names of pins of generations that are neither live nor among the newest `keep` records
+    /// before it.
+    pub(super) fn leftovers(&self, live: u64, keep: usize) -> Result<Vec<String>, InstanceError> {
+        let mut kept: Vec<_> = self
+            .pinned(RECORD_PIN)?
+            .into_iter()
+            .filter(|&number| number < live)
+            .take(keep)
+            .map(record_pin)
+            .collect();
+        kept.push(cells_pin(live));
+        kept.push(record_pin(live));
+        let names = self.dir.pins(Section::Generations)?;
+        Ok(names
+            .into_iter()
+            .filter(|name| !kept.contains(name))
+            .collect())
+    }
+}

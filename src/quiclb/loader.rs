@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Makes an instance, or opens and repairs one.
+
+use std::collections::BTreeMap;
+
+use super::error::InstanceError;
+use super::instance::{open_map, Maps, QuicLb, Writer, PROGRAM};
+use crate::abi;
+use crate::error::ErrorKind;
+use crate::kernel::map::{Map, MapShape};
+use crate::kernel::object::{self, Object};
+use crate::kernel::statedir::{AbiVersion, Section, StateDir, StateDirLock, StateError};
+use crate::service::Limits;
+
+/// Makes the kernel's side of an instance where there is none, or opens it for changes.
+///
+/// Loads the program and pins it with its maps; nothing is attached and no packet is touched.
+/// Minimum kernel: 6.1. Takes CAP_BPF and CAP_NET_ADMIN.
+#[derive(Debug, Clone)]
+pub struct Loader {
+    dir: StateDir,
+    limits: Limits,
+}
+
+impl Loader {
+    /// For the instance of this state directory; `limits` size its maps when it is made, and must
+    /// be the same ever after.
+    pub fn new(dir: &StateDir, limits: &Limits) -> Self {
+        Self {
+            dir: dir.clone(),
+            limits: *limits,
+        }
+    }
+
+    /// Makes or opens the instance and takes its lock.
+    ///
+    /// A new instance appears whole or not at all. In an existing one, a program or map that is
+    /// missing is made again around those that are there.
+    ///
+    /// # Errors
+    /// The lock is held by another process, the state is of another version, a pinned object is
+    /// not what its name says, or the kernel refuses the program.
+    pub fn load(self) -> Result<Writer, InstanceError> {
+        if !self.dir.exists()? {
+            match self.create() {
+                Err(InstanceError::State(StateError::Exists { .. })) => {}
+                result => return result,
+            }
+        }
+        let lock = self.dir.lock()?;
+        self.dir.version()?;
+        lock.repair_sections()?;
+        self.check_limits(&lock)?;
+        match QuicLb::open(&self.dir) {
+            Ok(balancer) => Ok(Writer { balancer, lock }),
+            Err(error) if repairable(&error) => self.repair(lock),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn create(&self) -> Result<Writer, InstanceError> {
+        let draft = self.dir.draft()?;
+        let object = object::Options::default().load()?;
+        object.program.pin(&draft.pin(Section::Programs, PROGRAM))?;
+        let (program, maps) = take(object, |map, name| {
+            Ok(map.pin(&draft.pin(Section::Maps, name))?)
+        })?;
+        let limits = self.limits;
+        maps.meta.set(
+            0,
+            &abi::Meta {
+                magic: abi::Abi::GW_ABI_MAGIC.0,
+                abi_major: AbiVersion::CURRENT.major,
+                abi_minor: AbiVersion::CURRENT.minor,
+                instance: *self.dir.instance().as_bytes(),
+                flows: limits.flows,
+                cids: limits.cids,
+                slots: limits.slots,
+                ..Default::default()
+            },
+        )?;
+        let lock = draft.publish()?;
+        Ok(Writer {
+            balancer: QuicLb {
+                dir: self.dir.clone(),
+                program,
+                maps,
+            },
+            lock,
+        })
+    }
+
+    /// Loads the program around the maps that are there, and pins what was missing.
+    fn repair(&self, lock: StateDirLock) -> Result<Writer, InstanceError> {
+        let shapes = object::Options::default().shapes()?;
+        let mut present = Vec::new();
+        for name in Maps::NAMES {
+            match self.open_if_there(&shapes, name)? {
+                Some(map) => present.push((name, map)),
+                None => continue,
+            }
+        }
+        let reuse: Vec<_> = present
+            .iter()
+            .map(|(_, map)| map.try_clone())
+            .collect::<Result<_, _>>()?;
+        let object = object::Options {
+            reuse: &reuse,
+            ..Default::default()
+        }
+        .load()?;
+        lock.unpin(Section::Programs, PROGRAM)?;
+        let (program, maps) = take(object, |map, name| {
+            if present.iter().all(|(there, _)| *there != name) {
+                map.pin(&self.dir.pin(Section::Maps, name))?;
+            }
+            Ok(())
+        })?;
+        program.pin(&self.dir.pin(Section::Programs, PROGRAM))?;
+        Ok(Writer {
+            balancer: QuicLb {
+                dir: self.dir.clone(),
+                program,
+                maps,
+            },
+            lock,
+        })
+    }
+
+    fn open_if_there(
+        &self,
+        shapes: &BTreeMap<String, MapShape>,
+        name: &'static str,
+    ) -> Result<Option<Map>, InstanceError> {
+        match open_map(&self.dir, shapes, name) {
+            Ok(map) => Ok(Some(map)),
+            Err(InstanceError::Map(error)) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn check_limits(&self, lock: &StateDirLock) -> Result<(), InstanceError> {
+        let limits = self.limits;
+        let shapes = object::Options::default().shapes()?;
+        let meta = crate::kernel::typed::Array::<abi::Meta>::new(open_map(
+            lock.dir(),
+            &shapes,
+            "gw_ql_meta",
+        )?)?
+        .get(0)?;
+        let made = [
+            ("flows", meta.flows, limits.flows),
+            ("cids", meta.cids, limits.cids),
+            ("slots", meta.slots, limits.slots),
+        ];
+        match made.into_iter().find(|(_, found, wanted)| found != wanted) {
+            Some((limit, found, wanted)) => Err(InstanceError::Limits {
+                limit,
+                found,
+                wanted,
+            }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Whether something is merely missing, so that it can be made again around the rest.
+fn repairable(error: &InstanceError) -> bool {
+    match error {
+        InstanceError::Map(error) => error.is_not_found(),
+        InstanceError::Pin(error) => error.kind() == ErrorKind::NotFound,
+        InstanceError::Mixed { .. } => true,
+        _ => false,
+    }
+}
+
+/// Takes a loaded object apart; `each` sees every map once.
+fn take(
+    mut object: Object,
+    mut each: impl FnMut(&Map, &'static str) -> Result<(), InstanceError>,
+) -> Result<(crate::kernel::program::Program, Maps), InstanceError> {
+    let maps = Maps::from(|name| {
+        let map = object.take_map(name)?;
+        each(&map, name)?;
+        Ok(map)
+    })?;
+    Ok((object.program, maps))
+}

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! The load balancer on a machine: load, publish, attach, look at it.
+//!
+//! A [`Loader`] makes or opens an instance and gives a [`Writer`], the one process that may change
+//! it; a [`QuicLb`] only looks. Everything that the kernel holds is pinned in the instance's
+//! [state directory](crate::kernel::statedir), so traffic goes on when the process ends.
+//!
+//! ```no_run
+//! use guideway::quiclb::{Loader, Mode, Options, StateRoot};
+//! use guideway::service::Spec;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let spec = Spec::from_json(&std::fs::read("spec.json")?)?;
+//! let dir = StateRoot::default().quiclb(spec.instance_id());
+//! let mut balancer = Loader::new(&dir, spec.limits()).load()?;
+//! let plan = balancer.plan(&spec, Options::default())?;
+//! balancer.publish(&plan)?;
+//! balancer.attach(spec.interface(), Mode::Native)?;
+//! println!("{:#?}", balancer.stats()?);
+//! # Ok(())
+//! # }
+//! ```
+
+mod attachment;
+mod error;
+mod instance;
+mod live;
+mod loader;
+mod observe;
+mod publish;
+mod stats;
+
+pub use attachment::{Attached, Holder};
+pub use error::{DetachError, InstanceError, PlanError, PublishError};
+pub use instance::{QuicLb, Writer};
+pub use live::Published as LiveGeneration;
+pub use loader::Loader;
+pub use observe::observe;
+pub use publish::{Aborted, Publication, Step};
+pub use stats::{BackendStats, EventStats, ServiceStats, Stats};
+
+pub use crate::kernel::attach::{AttachError, Mode};
+pub use crate::kernel::statedir::{StateDir, StateRoot};
+pub use crate::plan::{plan, Options, Plan, World};
+pub use crate::service::Spec;

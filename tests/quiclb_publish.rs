@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Publication: whatever step fails or dies, one whole generation is live, and the next
+//! publication converges.
+
+#[path = "common/netns.rs"]
+mod netns;
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::Command;
+
+use guideway::plan::{plan, Device, PlanResult, World};
+use guideway::quiclb::{
+    Aborted, Loader, Options, Plan, PublishError, StateDir, StateRoot, Step, Writer,
+};
+use guideway::service::Spec;
+use netns::isolated;
+
+/// One service with as many backends as `macs`, all behind loopback, the only interface here.
+fn spec(macs: &[&str]) -> Spec {
+    let backends: Vec<_> = macs
+        .iter()
+        .enumerate()
+        .map(|(index, mac)| serde_json::json!({"id": index + 1, "interface": "lo", "mac": mac}))
+        .collect();
+    let document = serde_json::json!({
+        "instance_id": "1d9016f2-8957-42bc-9dd7-32d684d76446",
+        "interface": "edge0",
+        "services": [{
+            "name": "quic-api", "vip": "203.0.113.80", "port": 443,
+            "maglev_table_size": 251, "backends": backends,
+        }],
+    });
+    Spec::from_json(document.to_string().as_bytes()).expect("a valid specification")
+}
+
+fn world() -> World {
+    let device = |name: &str, index| Device::new(name.parse().expect("a name"), index, None, 1500);
+    World::new(vec![device("edge0", 77), device("lo", 1)], Vec::new(), 1)
+}
+
+const BEFORE: [&str; 2] = ["02:00:00:00:00:01", "02:00:00:00:00:02"];
+const AFTER: [&str; 3] = [
+    "02:00:00:00:01:01",
+    "02:00:00:00:01:02",
+    "02:00:00:00:01:03",
+];
+
+fn dir() -> StateDir {
+    StateRoot::new(netns::BPFFS).quiclb(spec(&BEFORE).instance_id())
+}
+
+fn open() -> Writer {
+    Loader::new(&dir(), spec(&BEFORE).limits())
+        .load()
+        .expect("an instance")
+}
+
+fn plan_for(writer: &Writer, spec: &Spec) -> Plan {
+    let live = writer.live_record().expect("readable");
+    plan(live.as_ref(), spec, &world(), Options::default()).expect("a plan")
+}
+
+fn publish(writer: &mut Writer, spec: &Spec) -> u64 {
+    let plan = plan_for(writer, spec);
+    let done = writer.publish(&plan).expect("published");
+    assert!(done.untidy.is_none(), "{:?}", done.untidy);
+    done.generation
+}
+
+fn live_spec(writer: &Writer) -> Spec {
+    writer
+        .live_record()
+        .expect("readable")
+        .expect("live")
+        .spec()
+        .clone()
+}
+
+/// Pins of generations: the live one and the records kept of those before.
+fn generation_pins() -> Vec<String> {
+    let mut names: Vec<_> = std::fs::read_dir(dir().path().join("gen"))
+        .expect("the directory of generations")
+        .map(|entry| {
+            entry
+                .expect("an entry")
+                .file_name()
+                .into_string()
+                .expect("text")
+        })
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_step_that_fails_is_invisible_and_the_next_publication_converges() {
+    isolated("a_step_that_fails", || {
+        let mut writer = open();
+        let mut highest = publish(&mut writer, &spec(&BEFORE));
+        for step in Step::ALL {
+            let (before, after) = match live_spec(&writer) == spec(&BEFORE) {
+                true => (spec(&BEFORE), spec(&AFTER)),
+                false => (spec(&AFTER), spec(&BEFORE)),
+            };
+            let live = writer.live().expect("readable");
+            let plan = plan_for(&writer, &after);
+            let outcome = writer.publish_observed(&plan, 2, |at| match at == step {
+                true => Err(Aborted),
+                false => Ok(()),
+            });
+            if step <= Step::Swap {
+                assert!(
+                    matches!(outcome, Err(PublishError::Aborted { step: at, .. }) if at == step),
+                    "{step}: {outcome:?}"
+                );
+                assert_eq!(writer.live().expect("readable"), live, "{step}");
+                assert_eq!(live_spec(&writer), before, "{step}");
+            } else {
+                let done = outcome.expect("live all the same");
+                assert!(done.untidy.is_some(), "{step}");
+                assert_eq!(live_spec(&writer), after, "{step}");
+                highest = done.generation;
+            }
+
+            let number = publish(&mut writer, &spec(&["02:00:00:00:02:01"]));
+            assert!(number > highest, "{step}: {number} after {highest}");
+            highest = publish(&mut writer, &after);
+            assert_eq!(live_spec(&writer), after, "{step}");
+            // The live generation, its record, and two records before it: nothing else.
+            let pins = generation_pins();
+            assert_eq!(pins.len(), 4, "{step}: {pins:?}");
+        }
+    });
+}
+
+#[test]
+fn a_writer_killed_at_any_step_leaves_one_whole_generation() {
+    isolated("a_writer_killed_at_any_step", || {
+        publish(&mut open(), &spec(&BEFORE));
+        for step in 0..Step::ALL.len() {
+            let (before, after) = {
+                let writer = open();
+                (
+                    live_spec(&writer),
+                    writer.live().expect("readable").expect("live").number,
+                )
+            };
+            let status = Command::new(std::env::current_exe().expect("this test"))
+                .args(["--exact", "the_writer_that_is_killed", "--nocapture"])
+                .env("GW_TEST_KILLED_AT", step.to_string())
+                .status()
+                .expect("a child");
+            assert_eq!(status.signal(), Some(9), "step {step} was reached");
+
+            let mut writer = open();
+            let live = live_spec(&writer);
+            if Step::ALL[step] <= Step::Swap {
+                assert_eq!(live, before, "{}", Step::ALL[step]);
+            } else {
+                assert_ne!(live, before, "{}", Step::ALL[step]);
+            }
+            let number = publish(&mut writer, &spec(&["02:00:00:00:02:01"]));
+            assert!(number > after);
+            publish(&mut writer, &before);
+            assert_eq!(live_spec(&writer), before);
+            assert_eq!(generation_pins().len(), 4, "{}", Step::ALL[step]);
+        }
+    });
+}
+
+/// Not a test by itself: the process that the test above kills.
+#[test]
+fn the_writer_that_is_killed() {
+    let Ok(step) = std::env::var("GW_TEST_KILLED_AT") else {
+        return;
+    };
+    let step = Step::ALL[step.parse::<usize>().expect("a number")];
+    let mut writer = open();
+    let next = match live_spec(&writer) == spec(&BEFORE) {
+        true => spec(&AFTER),
+        false => spec(&BEFORE),
+    };
+    let plan = plan_for(&writer, &next);
+    let _ = writer.publish_observed(&plan, 2, |at| {
+        if at == step {
+            nix::sys::signal::raise(nix::sys::signal::Signal::SIGKILL).expect("killed");
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn an_unchanged_specification_publishes_nothing() {
+    isolated("an_unchanged_specification", || {
+        let mut writer = open();
+        let number = publish(&mut writer, &spec(&BEFORE));
+        let live = writer.live().expect("readable");
+        let plan = plan_for(&writer, &spec(&BEFORE));
+        assert_eq!(plan.document().result, PlanResult::Unchanged);
+        let done = writer.publish(&plan).expect("done");
+        assert_eq!(
+            (done.result, done.generation),
+            (PlanResult::Unchanged, number)
+        );
+        assert_eq!(writer.live().expect("readable"), live);
+    });
+}
+
+#[test]
+fn a_plan_made_against_another_generation_is_refused() {
+    isolated("a_plan_made_against_another_generation", || {
+        let mut writer = open();
+        publish(&mut writer, &spec(&BEFORE));
+        let stale = plan_for(&writer, &spec(&AFTER));
+        let number = publish(&mut writer, &spec(&["02:00:00:00:02:01"]));
+        let refused = writer.publish(&stale);
+        assert!(
+            matches!(refused, Err(PublishError::Stale { live, .. }) if live == Some(number)),
+            "{refused:?}"
+        );
+        assert_eq!(
+            writer.live().expect("readable").expect("live").number,
+            number
+        );
+    });
+}
+
+#[test]
+fn a_second_writer_is_locked_out_and_a_reader_is_not() {
+    isolated("a_second_writer", || {
+        let mut writer = open();
+        publish(&mut writer, &spec(&BEFORE));
+        let second = Loader::new(&dir(), spec(&BEFORE).limits()).load();
+        let error = second.expect_err("locked");
+        assert_eq!(error.kind(), guideway::error::ErrorKind::Locked);
+        let reader = guideway::quiclb::QuicLb::open(&dir()).expect("a reader");
+        assert_eq!(
+            reader.live().expect("readable"),
+            writer.live().expect("readable")
+        );
+    });
+}
+
+#[test]
+fn lost_pins_are_made_again_around_those_that_are_there() {
+    isolated("lost_pins", || {
+        let mut writer = open();
+        let number = publish(&mut writer, &spec(&BEFORE));
+        drop(writer);
+        for lost in ["progs/gw_quiclb", "maps/gw_ql_stats"] {
+            std::fs::remove_file(dir().path().join(lost)).expect("a pin");
+            let mut writer = open();
+            assert_eq!(
+                writer.live().expect("readable").expect("live").number,
+                number,
+                "{lost}"
+            );
+            writer.stats().expect("counters");
+            let plan = plan_for(&writer, &spec(&BEFORE));
+            assert_eq!(
+                writer.publish(&plan).expect("done").result,
+                PlanResult::Unchanged
+            );
+        }
+    });
+}
