@@ -30,6 +30,7 @@
 
 pub mod abi;
 pub mod addr;
+pub mod capture;
 pub mod error;
 pub mod flow;
 pub mod guide;
