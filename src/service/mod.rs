@@ -1,5 +1,28 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! The load balancer's specification document: what an instance serves, validated and typed.
+//!
+//! A [`Spec`] comes from a JSON document ([`Spec::from_json`]) or from Rust ([`Spec::new`] of a
+//! [`SpecDraft`]), and both ways lead through the same validator. It reports every [`Fault`] of a
+//! document at once, each with a JSON pointer, a machine name and a text; what it lets through has
+//! every default filled in and cannot be changed. [`Spec::warnings`] says what works but may not be
+//! what was meant.
+//!
+//! ```
+//! use guideway::service::Spec;
+//!
+//! let faults = Spec::from_json(br#"{
+//!     "instance_id": "1d9016f2-8957-42bc-9dd7-32d684d76446", "interfac": "edge0",
+//!     "services": [{"name": "dns", "vip": "127.0.0.53", "port": 53, "backends": []}]
+//! }"#).unwrap_err();
+//! assert_eq!(faults.to_string(), "\
+//! /interface: is missing
+//! /interfac: unknown field interfac (did you mean interface?)
+//! /services/0/vip: must be a unicast address a host can own, 127.0.0.53 is loopback");
+//! ```
+//!
+//! [`Spec::to_canonical_json`] is the one text of a specification, [`Spec::digest`] its name.
+//! Secrets, the hash seed and the keys, are in that text and in no other: not in `Debug`, not in a
+//! fault, and replaced in [`Spec::redacted`].
 
 mod canonical;
 mod choice;
