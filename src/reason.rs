@@ -8,6 +8,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::Serialize;
+
 use crate::abi;
 
 /// What becomes of a packet.
@@ -40,11 +42,12 @@ macro_rules! named {
         $($(#[$doc:meta])* $variant:ident = $abi:ident $name:literal,)+
     ) => {
         $(#[$type_doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
         #[non_exhaustive]
         #[repr(u8)]
         pub enum $type {
-            $($(#[$doc])* $variant = abi::$type::$abi.0 as u8,)+
+            $($(#[$doc])* #[serde(rename = $name)] $variant = abi::$type::$abi.0 as u8,)+
         }
 
         impl $type {
@@ -253,6 +256,8 @@ mod tests {
             if let Some(reason) = Reason::from_number(number) {
                 assert_eq!(reason.number(), number);
                 assert_eq!(reason.to_string().parse(), Ok(reason));
+                let written = serde_json::to_value(reason).unwrap();
+                assert_eq!(written, reason.name());
                 known += 1;
             }
         }
