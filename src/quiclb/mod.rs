@@ -29,6 +29,7 @@ mod loader;
 mod observe;
 mod publish;
 mod stats;
+pub mod trace;
 
 pub use attachment::{Attached, Holder};
 pub use error::{DetachError, InstanceError, PlanError, PublishError};
