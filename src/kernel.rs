@@ -10,16 +10,21 @@ pub mod attach;
 pub mod clock;
 pub mod map;
 pub mod mtu;
+pub mod netdev;
 pub mod object;
 pub mod probe;
 pub mod program;
 pub mod publish;
 pub mod record;
+pub mod ring;
 pub mod run;
 pub mod statedir;
 pub mod typed;
 
+mod ethtool;
 mod log;
+mod netlink;
+mod shape;
 mod sys;
 
 pub use sys::object::{ObjectType, PinError};

@@ -125,23 +125,50 @@ pub(crate) enum Kind {
 
 /// Loads a program that belongs to somebody else: it returns 2 (XDP_PASS) and does nothing.
 pub(crate) fn foreign_program(name: &str, kind: Kind) -> std::io::Result<OwnedFd> {
-    use libbpf_sys::{bpf_insn, BPF_ALU64, BPF_EXIT, BPF_JMP, BPF_K, BPF_MOV};
     let kind = match kind {
         Kind::Xdp => libbpf_sys::BPF_PROG_TYPE_XDP,
         Kind::FlowDissector => libbpf_sys::BPF_PROG_TYPE_FLOW_DISSECTOR,
     };
-    let code = (BPF_ALU64 | BPF_MOV | BPF_K) as u8;
-    let mut result = bpf_insn {
-        code,
-        imm: 2,
+    load(
+        name,
+        kind,
+        &[insn(MOVE_NUMBER, 0, 0, 2), insn(EXIT, 0, 0, 0)],
+    )
+}
+
+/// Loads an XDP program that sends every frame to an interface.
+pub(crate) fn redirecting_program(ifindex: u32) -> std::io::Result<OwnedFd> {
+    let instructions = [
+        insn(MOVE_NUMBER, 1, 0, ifindex as i32),
+        insn(MOVE_NUMBER, 2, 0, 0),
+        insn(CALL, 0, 0, libbpf_sys::BPF_FUNC_redirect as i32),
+        insn(EXIT, 0, 0, 0),
+    ];
+    load("redirect", libbpf_sys::BPF_PROG_TYPE_XDP, &instructions)
+}
+
+const MOVE_NUMBER: u32 = libbpf_sys::BPF_ALU64 | libbpf_sys::BPF_MOV | libbpf_sys::BPF_K;
+const CALL: u32 = libbpf_sys::BPF_JMP | libbpf_sys::BPF_CALL;
+const EXIT: u32 = libbpf_sys::BPF_JMP | libbpf_sys::BPF_EXIT;
+
+/// One instruction without an offset.
+pub(crate) fn insn(code: u32, to: u8, from: u8, number: i32) -> libbpf_sys::bpf_insn {
+    let mut insn = libbpf_sys::bpf_insn {
+        code: code as u8,
+        imm: number,
         ..Default::default()
     };
-    result.set_dst_reg(0);
-    let exit = bpf_insn {
-        code: (BPF_JMP | BPF_EXIT) as u8,
-        ..Default::default()
-    };
-    let instructions = [result, exit];
+    insn.set_dst_reg(to);
+    insn.set_src_reg(from);
+    insn
+}
+
+/// Loads a program of the given type.
+pub(crate) fn load(
+    name: &str,
+    kind: libbpf_sys::bpf_prog_type,
+    instructions: &[libbpf_sys::bpf_insn],
+) -> std::io::Result<OwnedFd> {
     let name = CString::new(name).expect("a name");
     // SAFETY: all pointers outlive the call; absent options are allowed.
     let fd = unsafe {
@@ -159,6 +186,19 @@ pub(crate) fn foreign_program(name: &str, kind: Kind) -> std::io::Result<OwnedFd
     }
     // SAFETY: the descriptor is new.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// The address that sends a frame out of an interface as it is.
+pub(crate) fn packet_address(ifindex: u32) -> nix::sys::socket::LinkAddr {
+    use nix::sys::socket::SockaddrLike;
+    // SAFETY: all zeros is a value of this structure of numbers.
+    let mut raw: nix::libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+    raw.sll_family = nix::libc::AF_PACKET as u16;
+    raw.sll_ifindex = ifindex as i32;
+    let length = std::mem::size_of_val(&raw) as u32;
+    // SAFETY: a whole address of this family, of this length.
+    unsafe { SockaddrLike::from_raw(std::ptr::from_ref(&raw).cast(), Some(length)) }
+        .expect("an address")
 }
 
 /// Id of a program.

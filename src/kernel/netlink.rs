@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Questions to the kernel by rtnetlink: one request, all its answers.
+
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use nix::libc;
+use nix::sys::socket::{
+    recv, send, setsockopt, socket, sockopt, AddressFamily, MsgFlags, SockFlag, SockProtocol,
+    SockType,
+};
+use nix::sys::time::{TimeVal, TimeValLike};
+
+use super::SysError;
+
+const HEADER_BYTES: usize = 16;
+/// Larger than any part of an answer that the kernel makes.
+const BUFFER_BYTES: usize = 64 << 10;
+/// The kernel answers at once; this ends a wait for an answer that was lost.
+const PATIENCE_SECONDS: i64 = 5;
+const OP: &str = "ask the kernel about";
+
+/// A request of the given type with a fixed part, and attributes if any, in `body`; `each` gets
+/// the body of every answer. Without `dump` there is one.
+pub(super) fn request(
+    kind: u16,
+    dump: bool,
+    body: &[u8],
+    what: &str,
+    mut each: impl FnMut(&[u8]),
+) -> Result<(), SysError> {
+    let told = |errno| SysError::from_nix(OP, what, errno);
+    let socket = open().map_err(told)?;
+    let flags = libc::NLM_F_REQUEST | if dump { libc::NLM_F_DUMP } else { 0 };
+    let mut message = Vec::with_capacity(HEADER_BYTES + body.len());
+    message.extend_from_slice(&((HEADER_BYTES + body.len()) as u32).to_ne_bytes());
+    message.extend_from_slice(&kind.to_ne_bytes());
+    message.extend_from_slice(&(flags as u16).to_ne_bytes());
+    message.extend_from_slice(&[1, 0, 0, 0, 0, 0, 0, 0]);
+    message.extend_from_slice(body);
+    send(socket.as_raw_fd(), &message, MsgFlags::empty()).map_err(told)?;
+
+    let mut buffer = vec![0; BUFFER_BYTES];
+    loop {
+        let length = recv(socket.as_raw_fd(), &mut buffer, MsgFlags::empty()).map_err(told)?;
+        let mut rest = &buffer[..length];
+        if rest.is_empty() {
+            return Err(SysError::new(OP, what, libc::EPIPE));
+        }
+        while let Some((kind, body, next)) = split(rest, HEADER_BYTES, 4) {
+            match i32::from(kind) {
+                libc::NLMSG_DONE => return Ok(()),
+                libc::NLMSG_ERROR => {
+                    let errno = word(body, 0).map_or(libc::EPROTO, |code| -(code as i32));
+                    return Err(SysError::new(OP, what, errno));
+                }
+                _ => each(body),
+            }
+            if !dump {
+                return Ok(());
+            }
+            rest = next;
+        }
+    }
+}
+
+fn open() -> nix::Result<OwnedFd> {
+    let socket = socket(
+        AddressFamily::Netlink,
+        SockType::Raw,
+        SockFlag::SOCK_CLOEXEC,
+        SockProtocol::NetlinkRoute,
+    )?;
+    setsockopt(
+        &socket,
+        sockopt::ReceiveTimeout,
+        &TimeVal::seconds(PATIENCE_SECONDS),
+    )?;
+    Ok(socket)
+}
+
+/// Takes the first item off `bytes`: its type, its body, and what follows. A message begins with
+/// a length of four bytes and a type of two, an attribute with two and two.
+fn split(bytes: &[u8], header: usize, length_bytes: usize) -> Option<(u16, &[u8], &[u8])> {
+    let length = match length_bytes {
+        4 => word(bytes, 0)? as usize,
+        _ => half(bytes, 0)? as usize,
+    };
+    let kind = half(bytes, length_bytes)?;
+    let body = bytes.get(header..length)?;
+    let next = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();
+    Some((kind, body, next))
+}
+
+/// The attributes in `bytes`: type without the flags in its upper bits, and value.
+pub(super) fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    const TYPE_MASK: u16 = 0x3fff;
+    std::iter::from_fn(move || {
+        let (kind, value, next) = split(bytes, 4, 2)?;
+        bytes = next;
+        Some((kind & TYPE_MASK, value))
+    })
+}
+
+/// The number at an offset.
+pub(super) fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}
+
+fn half(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
+}
+
+/// A text that ends at its first zero byte.
+pub(super) fn text(bytes: &[u8]) -> String {
+    let end = bytes
+        .iter()
+        .position(|&byte| byte == 0)
+        .unwrap_or(bytes.len());
+    String::from_utf8_lossy(&bytes[..end]).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attributes_are_walked_in_steps_of_four_and_end_at_nonsense() {
+        // Lengths 5, 4 and 8; the first is padded; the last one claims more than there is.
+        let bytes: Vec<u8> = [
+            [5_u16.to_ne_bytes(), 3_u16.to_ne_bytes()].concat(),
+            vec![b'x', 0, 0, 0],
+            [4_u16.to_ne_bytes(), 7_u16.to_ne_bytes()].concat(),
+            [8_u16.to_ne_bytes(), 0x8009_u16.to_ne_bytes()].concat(),
+            vec![1, 2, 3, 4],
+            [9_u16.to_ne_bytes(), 1_u16.to_ne_bytes()].concat(),
+        ]
+        .concat();
+        let expected: [(u16, &[u8]); 3] = [(3, b"x"), (7, b""), (9, &[1, 2, 3, 4])];
+        assert_eq!(attributes(&bytes).collect::<Vec<_>>(), expected);
+        for end in 0..bytes.len() {
+            assert!(attributes(&bytes[..end]).count() <= 3);
+        }
+        assert_eq!(
+            attributes(&[0; 64]).count(),
+            0,
+            "a length below that of its header"
+        );
+    }
+}
