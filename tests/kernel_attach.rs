@@ -8,6 +8,7 @@ mod netns;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use guideway::error::ErrorKind;
 use guideway::kernel::attach::{
@@ -83,7 +84,12 @@ fn a_program_is_attached_in_the_mode_asked_for_and_goes_with_its_link() {
                 (Some(index), id)
             );
             drop(link);
-            assert_eq!(xdp_seen_by_ip("near"), None);
+            // A process that another test starts holds a copy until it has started.
+            let free = || xdp_seen_by_ip("near").is_none();
+            assert!(
+                netns::within(Duration::from_secs(5), free),
+                "the link is closed"
+            );
         }
     });
 }
@@ -132,7 +138,8 @@ fn an_occupied_hook_is_refused_whoever_holds_it_and_however() {
             Some(("native".to_owned(), foreign_id))
         );
         drop(their_link);
-        drop(Attachment::new(&program, index, Mode::Native).expect("free again"));
+        let free = || Attachment::new(&program, index, Mode::Native).is_ok();
+        assert!(netns::within(Duration::from_secs(5), free), "free again");
     });
 }
 
@@ -253,10 +260,9 @@ fn a_link_survives_its_interface_and_says_that_it_is_gone() {
         assert_eq!(attached.state().expect("state").ifindex, None);
         attached.detach().expect("nothing to do");
         let error = Attachment::new(&program, index, Mode::Native).expect_err("no interface");
-        assert!(
-            matches!(&error, AttachError::NoInterface { interface, .. } if *interface == format!("with index {index}"))
-        );
         assert_eq!(error.kind(), ErrorKind::NotFound);
+        let expected = format!("there is no interface with index {index} here");
+        assert_eq!(error.to_string(), expected);
     });
 }
 

@@ -178,7 +178,10 @@ fn whether_the_other_end_of_a_veth_takes_redirected_frames() {
         let program = Program::open(&path).expect("open");
         let attached = Attachment::new(&program, far, Mode::Native).expect("attach");
         assert_eq!(near.peer_receives().expect("look"), Some(true));
-        drop(attached);
+        let Attachment::Link(link) = attached else {
+            panic!("this kernel has links")
+        };
+        link.detach().expect("detach");
         assert_eq!(near.peer_receives().expect("look"), Some(false));
         assert_eq!(interface("lo").peer_receives().expect("look"), None);
 

@@ -218,7 +218,8 @@ pub fn interface_index(name: &str) -> Result<u32, AttachError> {
 
 fn interface_name(ifindex: u32) -> Option<String> {
     let name = nix::net::if_::if_indextoname(ifindex).ok()?;
-    Some(name.to_string_lossy().into_owned())
+    // nix 0.31 takes the null pointer of a failure for success.
+    Some(name.to_string_lossy().into_owned()).filter(|name| !name.is_empty())
 }
 
 fn display_name(ifindex: u32) -> String {
@@ -281,7 +282,7 @@ fn occupied(ifindex: u32) -> AttachError {
     }
 }
 
-/// A link on an XDP hook.
+/// A link on an XDP hook. Making one takes no right beyond a descriptor of the program.
 #[derive(Debug)]
 pub struct XdpLink {
     fd: OwnedFd,
@@ -366,7 +367,7 @@ impl AsFd for XdpLink {
     }
 }
 
-/// A program on a hook without a link. It is recognised by its id, so a descriptor or pin of the
+/// A program on a hook without a link, which takes CAP_NET_ADMIN. It is recognised by its id, so a descriptor or pin of the
 /// program is the proof of ownership.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NetlinkAttachment {

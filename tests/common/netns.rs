@@ -72,6 +72,20 @@ pub(crate) fn isolated(name: &str, test: impl FnOnce() + Send + 'static) {
     }
 }
 
+/// Whether something comes true within a time.
+pub(crate) fn within(limit: std::time::Duration, mut is_true: impl FnMut() -> bool) -> bool {
+    let end = std::time::Instant::now() + limit;
+    loop {
+        if is_true() {
+            return true;
+        }
+        if std::time::Instant::now() > end {
+            return false;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+}
+
 /// Runs `ip` in this thread's network namespace.
 pub(crate) fn ip(arguments: &[&str]) -> String {
     let output = Command::new("ip")
