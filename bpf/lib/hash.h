@@ -9,17 +9,8 @@
 #ifndef GW_LIB_HASH_H
 #define GW_LIB_HASH_H
 
-#include "guideway/abi.h"
-#include <bpf/bpf_endian.h>
-#include <bpf/bpf_helpers.h>
-
-#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-#define gw_le32(x) ((__u32)(x))
-#define gw_le64(x) ((__u64)(x))
-#else
-#define gw_le32(x) __builtin_bswap32(x)
-#define gw_le64(x) __builtin_bswap64(x)
-#endif
+#include "bytes.h"
+#include "packet.h"
 
 /* 2^64 divided by the golden ratio: a seed of zero multiplies by something useful too. */
 #define GW_HASH_STEP 0x9e3779b97f4a7c15ULL
@@ -62,6 +53,34 @@ static __always_inline __u32 gw_server_id_hash(__u8 config, __u8 length, __u64 a
 
 	b |= (__u64)(__u8)(config << 4 | length) << 56;
 	return gw_hash_finish(a * s + b, s);
+}
+
+/*
+ * NH over the flow key as six words, then fmix64; k0 to k5 and f are in the service. The products
+ * do not depend on each other.
+ *
+ *   h = fmix64(((m0+k0)*(m1+k1) + (m2+k2)*(m3+k3) + (m4+k4)*(m5+k5)) xor f)
+ */
+static __always_inline __u64 gw_flow_hash(const struct gw_service *service,
+					  const struct gw_packet *packet)
+{
+	const __u32 *client = packet->client.words;
+	const __u32 *k = service->hash_key;
+	__u32 ports = gw_le16(packet->client_port) | (__u32)gw_le16(packet->vip_port) << 16;
+	__u64 h;
+
+	if (service->flags & GW_SERVICE_HASH_SOURCE)
+		ports = 0;
+	h = (__u64)(service->id + k[0]) * (__u32)(ports + k[1]) +
+	    (__u64)(gw_le32(client[0]) + k[2]) * (__u32)(gw_le32(client[1]) + k[3]) +
+	    (__u64)(gw_le32(client[2]) + k[4]) * (__u32)(gw_le32(client[3]) + k[5]);
+	h ^= service->hash_final;
+	h ^= h >> 33;
+	h *= 0xff51afd7ed558ccdULL;
+	h ^= h >> 33;
+	h *= 0xc4ceb9fe1a85ec53ULL;
+	h ^= h >> 33;
+	return h;
 }
 
 #endif

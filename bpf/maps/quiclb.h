@@ -4,20 +4,22 @@
 #define GW_MAPS_QUICLB_H
 
 #include "guideway/abi.h"
+#include "lib/packet.h"
 #include <bpf/bpf_helpers.h>
 
 /*
  * Template of a generation: an array of cells. Sizes only, no types: before clang 21 a type used
  * in an inner definition alone becomes a forward declaration that libbpf refuses, and Linux 6.1
- * refuses a published map without BTF where the template has it. BPF_F_INNER_MAP lets each
- * generation have its own number of cells.
+ * refuses a published map without BTF where the template has it. All generations have room for the
+ * same number of cells: with BPF_F_INNER_MAP each could have its own, but then the kernel calls a
+ * function for each look-up instead of compiling it into the program, and a packet needs four.
  */
 struct gw_ql_cells {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(key_size, sizeof(__u32));
 	__uint(value_size, GW_CELL_BYTES);
-	__uint(max_entries, 1);
-	__uint(map_flags, BPF_F_RDONLY_PROG | BPF_F_INNER_MAP);
+	__uint(max_entries, GW_GENERATION_CELLS);
+	__uint(map_flags, BPF_F_RDONLY_PROG);
 };
 
 struct {
@@ -82,6 +84,14 @@ struct {
 	__type(value, __u64);
 	__uint(max_entries, GW_MAX_SERVICE_STATS);
 } gw_ql_removed SEC(".maps");
+
+/* The packet under way on this CPU; private to the program. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__type(key, __u32);
+	__type(value, struct gw_packet);
+	__uint(max_entries, 1);
+} gw_ql_packet SEC(".maps");
 
 /* Written only by a program loaded for tracing. */
 struct {

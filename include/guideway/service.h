@@ -120,10 +120,10 @@ struct gw_backend {
 	__u32 ifindex;
 	__u32 incarnation; /* never 0 in an occupied row */
 	__u32 stats; /* index of its counters */
-	__u8 state; /* enum gw_backend_state */
-	__u8 flags; /* enum gw_backend_flag */
 	__u8 dmac[6];
 	__u8 smac[6];
+	__u8 state; /* enum gw_backend_state */
+	__u8 flags; /* enum gw_backend_flag */
 	__u8 zero[2];
 };
 

@@ -17,6 +17,7 @@
 //! # }
 //! ```
 
+use std::ops::ControlFlow;
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
 
@@ -33,16 +34,18 @@ pub const CELL_BYTES: usize = abi::Limit::GW_CELL_BYTES.0 as usize;
 /// Cells written by one call, to bound the memory for their keys.
 const FILL_CELLS: usize = 65_536;
 
-/// Kind, sizes and flags of a generation with this many cells. They must equal the template's in
-/// the program's object, apart from the number of cells.
-fn shape(name: &str, cells: u32) -> MapShape {
+/// Cells that every generation has room for: programs look cells up fastest when all have the same.
+const ROOM_CELLS: u32 = abi::Limit::GW_GENERATION_CELLS.0;
+
+/// Kind, sizes and flags of a generation. They must equal the template's in the program's object.
+fn shape(name: &str) -> MapShape {
     MapShape {
         name: name.to_owned(),
         kind: MapKind::ARRAY,
         key_size: 4,
         value_size: CELL_BYTES as u32,
-        max_entries: cells,
-        flags: libbpf_sys::BPF_F_RDONLY_PROG | libbpf_sys::BPF_F_INNER_MAP,
+        max_entries: ROOM_CELLS,
+        flags: libbpf_sys::BPF_F_RDONLY_PROG,
     }
 }
 
@@ -50,26 +53,36 @@ fn shape(name: &str, cells: u32) -> MapShape {
 #[derive(Debug)]
 pub struct Generation {
     map: Map,
+    /// Those in use.
+    cells: u32,
 }
 
 impl Generation {
-    /// An empty generation with room for `bytes`, which are whole cells.
+    /// An empty generation for `bytes`, which are whole cells and at most as many as every
+    /// generation has room for.
     ///
     /// It has no type information on purpose: Linux 6.1 refuses a map with it where the template
     /// has none, and the reverse.
     pub fn create(name: &str, bytes: usize) -> Result<Self, SysError> {
         let cells = cells_in(name, bytes)?;
         Ok(Self {
-            map: Map::create(&shape(name, cells), None)?,
+            map: Map::create(&shape(name), None)?,
+            cells,
         })
     }
 
-    /// Opens a pinned generation of any size.
+    /// Opens a pinned generation.
     pub fn open(path: &Path, name: &str) -> Result<Self, OpenError> {
         let map = Map::open_any(path)?;
-        map.shape()
-            .check(&shape(name, map.shape().max_entries), path.display())?;
-        Ok(Self { map })
+        map.shape().check(&shape(name), path.display())?;
+        let mut cell = [0; CELL_BYTES];
+        map.lookup(bytes_of(&0_u32), &mut cell)?;
+        let header: abi::Generation =
+            bytemuck::pod_read_unaligned(&cell[..size_of::<abi::Generation>()]);
+        Ok(Self {
+            map,
+            cells: header.cells.min(ROOM_CELLS),
+        })
     }
 
     /// The map itself.
@@ -77,10 +90,10 @@ impl Generation {
         &self.map
     }
 
-    /// Writes all cells.
+    /// Writes all cells in use.
     pub fn fill(&self, bytes: &[u8]) -> Result<(), SysError> {
         let cells = cells_in(&self.map.shape().name, bytes.len())?;
-        if cells != self.map.shape().max_entries {
+        if cells != self.cells {
             return Err(SysError::new("fill", &self.map.shape().name, libc::EINVAL));
         }
         let mut first = 0;
@@ -98,13 +111,20 @@ impl Generation {
         self.map.freeze()
     }
 
-    /// The bytes of all cells.
+    /// The bytes of all cells in use; of an opened generation, those that its header counts.
     pub fn read(&self) -> Result<Vec<u8>, SysError> {
-        let mut bytes = Vec::with_capacity(self.map.shape().max_entries as usize * CELL_BYTES);
-        self.map.batches(FILL_CELLS as u32, |_, values| {
+        let wanted = self.cells as usize * CELL_BYTES;
+        let mut bytes = Vec::with_capacity(wanted);
+        let batch = self.cells.clamp(1, FILL_CELLS as u32);
+        self.map.batches(batch, |_, values| {
             bytes.extend_from_slice(values);
-            std::ops::ControlFlow::Continue(())
+            if bytes.len() < wanted {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            }
         })?;
+        bytes.truncate(wanted);
         Ok(bytes)
     }
 }
@@ -118,7 +138,9 @@ fn cells_in(name: &str, bytes: usize) -> Result<u32, SysError> {
         ));
     }
     u32::try_from(bytes / CELL_BYTES)
-        .map_err(|_| SysError::new("make a generation in", name, libc::E2BIG))
+        .ok()
+        .filter(|&cells| cells <= ROOM_CELLS)
+        .ok_or_else(|| SysError::new("make a generation in", name, libc::E2BIG))
 }
 
 /// The slot through which programs reach the live generation: an array of maps with one entry.

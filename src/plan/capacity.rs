@@ -32,10 +32,13 @@ pub struct Capacity {
     pub cids: PredictedUse,
     /// Kernel memory of what a publication creates, in bytes.
     pub memory_bytes: MemoryUse,
+    /// Cells of the generation.
+    #[serde(skip)]
+    pub(super) cells: Use,
 }
 
 /// A number against its limit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Use {
@@ -73,16 +76,15 @@ pub struct MemoryUse {
     pub limit: u64,
 }
 
-/// Bytes that the cells of a generation take.
-pub(super) fn generation_bytes(layout: &Layout) -> u64 {
-    layout.cells as u64 * u64::from(abi::Limit::GW_CELL_BYTES.0)
-}
+/// Bytes that a generation takes: all have room for the same number of cells.
+pub(super) const GENERATION_BYTES: u64 =
+    abi::Limit::GW_GENERATION_CELLS.0 as u64 * abi::Limit::GW_CELL_BYTES.0 as u64;
 
 /// Counts what `generation` uses; `before_bytes` is the size of the generation it replaces.
 pub(super) fn capacity(generation: &Generation, layout: &Layout, before_bytes: u64) -> Capacity {
     let limits = generation.spec.limits();
     let placed = || generation.services.iter();
-    let new_bytes = generation_bytes(layout);
+    let new_bytes = GENERATION_BYTES;
     let used = |used: usize, limit: u64| Use {
         used: used as u64,
         limit,
@@ -114,6 +116,7 @@ pub(super) fn capacity(generation: &Generation, layout: &Layout, before_bytes: u
             affinity: 0,
             limit: u64::from(limits.memory_mib) * MIB,
         },
+        cells: used(layout.cells, abi::Limit::GW_GENERATION_CELLS.0.into()),
     }
 }
 
@@ -134,6 +137,10 @@ impl Capacity {
                 self.backends.used,
                 self.backends.limit,
             ));
+        }
+        if self.cells.used > self.cells.limit {
+            let what = "cells of 256 bytes for services, backends, server IDs and tables";
+            faults.push(over("/services", what, self.cells.used, self.cells.limit));
         }
         let memory = self.memory_bytes;
         let needed = memory.both_generations + memory.affinity;

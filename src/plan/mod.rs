@@ -94,10 +94,8 @@ pub fn plan(
     )?;
 
     let layout = image::Layout::of(&generation).map_err(checks::image)?;
-    let before_bytes = match &before {
-        Some(before) => {
-            capacity::generation_bytes(&image::Layout::of(before).map_err(checks::image)?)
-        }
+    let before_bytes = match before {
+        Some(_) => capacity::GENERATION_BYTES,
         None => 0,
     };
     let capacity = capacity::capacity(&generation, &layout, before_bytes);

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Events: a sample, for people. The common packet has none and pays nothing. */
+#ifndef GW_LIB_EMIT_H
+#define GW_LIB_EMIT_H
+
+#include "run.h"
+
+#define GW_SECOND_NS 1000000000ULL
+#define GW_EVENT_CLOCK_EACH 8
+
+/* The kind of event that a packet with this end gives, or -1. */
+static __always_inline int gw_event_kind(const struct gw_packet *packet, __u32 reason)
+{
+	switch (reason) {
+	case GW_REASON_FORWARDED:
+		return packet->start && packet->rule == GW_RULE_TABLE ? GW_EVENT_FLOW_START : -1;
+	case GW_REASON_BAD_IPV4:
+	case GW_REASON_BAD_IPV6:
+	case GW_REASON_BAD_L4:
+	case GW_REASON_ICMP_BAD:
+	case GW_REASON_BAD_QUIC:
+		return GW_EVENT_BAD_PACKET;
+	case GW_REASON_NOT_QUIC:
+		return GW_EVENT_NOT_QUIC;
+	case GW_REASON_FRAGMENT_PASS:
+	case GW_REASON_FRAGMENT_DROP:
+		return GW_EVENT_FRAGMENT;
+	case GW_REASON_UNKNOWN_SERVER_ID:
+	case GW_REASON_QUARANTINED_SERVER_ID:
+		return GW_EVENT_UNKNOWN_SERVER_ID;
+	case GW_REASON_NO_BACKEND:
+		return GW_EVENT_NO_BACKEND;
+	default:
+		return -1;
+	}
+}
+
+/* Puts the tokens of the time since into the bucket, which holds those of one second. */
+static __always_inline void gw_refill(struct gw_event_bucket *bucket, __u64 now, __u32 rate)
+{
+	__u64 step = GW_SECOND_NS / rate;
+	__u64 tokens = (now - bucket->refilled_ns) / step;
+
+	if (tokens >= rate) {
+		bucket->tokens = rate;
+		bucket->refilled_ns = now;
+		return;
+	}
+	bucket->refilled_ns += tokens * step;
+	tokens += bucket->tokens;
+	bucket->tokens = tokens < rate ? tokens : rate;
+}
+
+/* Every byte is written: the ring hands out memory with old content. */
+static __always_inline void gw_fill_event(struct xdp_md *ctx, const struct gw_packet *packet,
+					  struct gw_event *event)
+{
+	__u32 cid_len = packet->cid_len;
+
+	__builtin_memset(event, 0, sizeof(*event));
+	event->generation = packet->generation;
+	event->service_id = packet->service_id;
+	event->backend_id = packet->backend_id;
+	event->ifindex = ctx->ingress_ifindex;
+	event->rule = packet->reason == GW_REASON_FORWARDED ? packet->rule : GW_RULE_NONE;
+	event->reason = packet->reason;
+	event->family = packet->family;
+	event->protocol = packet->protocol;
+	event->source_port = packet->client_port;
+	event->destination_port = packet->vip_port;
+	event->slot = packet->slot;
+	__builtin_memcpy(event->source, packet->client.words, sizeof(event->source));
+	gw_opaque(cid_len);
+	if (!cid_len || cid_len > GW_MAX_CID_BYTES)
+		return;
+	if (!bpf_xdp_load_bytes(ctx, packet->cid_offset, event->cid, cid_len))
+		event->cid_len = cid_len;
+}
+
+/* Writes an event if the bucket allows it. */
+GW_GLOBAL int gw_emit(struct xdp_md *ctx, struct gw_packet *packet, __u32 kind, __u32 rate)
+{
+	struct gw_event_bucket *bucket = bpf_map_lookup_elem(&gw_ql_bucket, &kind);
+	struct gw_event *event;
+	__u64 now;
+
+	if (!bucket || !packet || !rate)
+		return 0;
+	now = bpf_ktime_get_coarse_ns();
+	gw_refill(bucket, now, rate);
+	if (!bucket->tokens) {
+		bucket->suppressed++;
+		bucket->suppressed_total++;
+		return 0;
+	}
+	bucket->tokens--;
+	event = bpf_ringbuf_reserve(&gw_ql_events, sizeof(*event), 0);
+	if (!event) {
+		bucket->lost++;
+		return 0;
+	}
+	gw_fill_event(ctx, packet, event);
+	event->time_ns = now;
+	event->kind = kind;
+	event->suppressed = bucket->suppressed;
+	bucket->suppressed = 0;
+	bucket->emitted++;
+	bpf_ringbuf_submit(event, 0);
+	return 0;
+}
+
+/*
+ * Emits the packet's event, if it has one. In a flood only each eighth looks at the clock; the first
+ * after an event always does, so that events slower than the rate are never suppressed.
+ */
+static __always_inline void gw_report(const struct gw_run *run, __u32 reason)
+{
+	struct gw_packet *packet = run->packet;
+	int kind = gw_event_kind(packet, reason);
+	struct gw_event_bucket *bucket;
+	__u32 rate;
+
+	if (kind < 0 || !run->generation)
+		return;
+	rate = run->generation->events_per_second;
+	bucket = bpf_map_lookup_elem(&gw_ql_bucket, &kind);
+	if (!rate || !bucket)
+		return;
+	if (!bucket->tokens && bucket->suppressed % GW_EVENT_CLOCK_EACH) {
+		bucket->suppressed++;
+		bucket->suppressed_total++;
+		return;
+	}
+	gw_keep_names(run);
+	gw_emit(run->ctx, packet, kind, rate);
+}
+
+#endif

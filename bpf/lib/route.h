@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Which backend gets the packet. The first that answers wins: the server ID in the connection ID,
+ * then the flow. No hash of a connection ID ever selects a backend: clients invent the first one,
+ * and see others later.
+ */
+#ifndef GW_LIB_ROUTE_H
+#define GW_LIB_ROUTE_H
+
+#include "quic.h"
+
+static __always_inline int gw_place(struct gw_run *run, const struct gw_backend *backend,
+				    enum gw_rule rule)
+{
+	run->backend = backend;
+	run->packet->rule = rule;
+	return GW_CONTINUE;
+}
+
+static __always_inline int gw_no_backend(const struct gw_run *run)
+{
+	gw_count(run, GW_COUNTER_NO_BACKEND);
+	return gw_leaves(GW_REASON_NO_BACKEND);
+}
+
+/*
+ * The owner of the flow's slot.
+ *
+ * Flow state has its place here: in a marked slot, and in a service that tracks all, the flow's
+ * entry is looked up before the owner is taken. This version has no entries. So it publishes plain
+ * slots only, and ignores the base of an open one: sent to the base, flows that began at the owner
+ * would break, and without entries the two cannot be told apart.
+ */
+static __always_inline int gw_place_by_flow(struct gw_run *run)
+{
+	const struct gw_service *service = run->service;
+	struct gw_packet *packet = run->packet;
+	const struct gw_backend *backend;
+	const struct gw_slot *slot;
+
+	if (!service->slots)
+		return gw_no_backend(run);
+	packet->hash = gw_flow_hash(service, packet);
+	packet->slot = ((packet->hash >> 32) * service->slots) >> 32;
+	slot = gw_slot_at(run, packet->slot);
+	if (!slot)
+		return gw_leaves(GW_REASON_INTERNAL);
+	packet->base = slot->base;
+	if (slot->owner == GW_SLOT_NONE)
+		return gw_no_backend(run);
+	packet->row = slot->owner;
+	backend = gw_backend_at(run, packet->row);
+	if (!backend || backend->state == GW_BACKEND_MISSING)
+		return gw_leaves(GW_REASON_INTERNAL);
+	gw_count(run, GW_COUNTER_PLAIN);
+	return gw_place(run, backend, GW_RULE_TABLE);
+}
+
+static __always_inline bool gw_is_usable(const struct gw_backend *backend)
+{
+	return backend->state == GW_BACKEND_READY || backend->state == GW_BACKEND_DRAINING;
+}
+
+static __always_inline void gw_count_unroutable(const struct gw_run *run, enum gw_named named)
+{
+	if (named == GW_NAMED_RESERVED)
+		gw_count(run, GW_COUNTER_UNROUTABLE_RESERVED);
+	else if (named == GW_NAMED_NO_CONFIG)
+		gw_count(run, GW_COUNTER_UNROUTABLE_CONFIG);
+	else if (named == GW_NAMED_TOO_SHORT)
+		gw_count(run, GW_COUNTER_UNROUTABLE_SHORT);
+	else if (named == GW_NAMED_OTHER_LENGTH)
+		gw_count(run, GW_COUNTER_UNROUTABLE_LENGTH);
+}
+
+/*
+ * A server ID that no backend has. What a client invents for its first packets looks like this when
+ * it happens to begin with a config ID, so starts go on, and packets of unknown versions, which may
+ * be starts. Others would only meet a backend that has no keys for them, and be reset by it.
+ */
+static __always_inline int gw_leave_unknown(const struct gw_run *run, bool may_go_on,
+					    bool quarantined)
+{
+	bool drop = !may_go_on && run->service->unknown_server_id == GW_POLICY_DROP;
+
+	if (drop && quarantined) {
+		gw_count(run, GW_COUNTER_QUARANTINED_SERVER_ID);
+		return gw_leaves(GW_REASON_QUARANTINED_SERVER_ID);
+	}
+	gw_count(run, GW_COUNTER_UNKNOWN_SERVER_ID);
+	return drop ? gw_leaves(GW_REASON_UNKNOWN_SERVER_ID) : GW_CONTINUE;
+}
+
+/* The backend that a connection ID named, if it may take the packet; else how to go on. */
+static __always_inline int gw_place_by_server_id(struct gw_run *run, const struct gw_quic *quic,
+						 enum gw_named named)
+{
+	bool is_long = quic->form == GW_QUIC_IS_LONG;
+	bool start = is_long && gw_starts_flow(quic->type);
+	bool may_go_on = start || (is_long && quic->type == GW_QUIC_TYPE_UNKNOWN);
+	const struct gw_backend *backend;
+
+	if (named != GW_NAMED_BACKEND)
+		return gw_leave_unknown(run, may_go_on, named == GW_NAMED_QUARANTINED);
+	backend = gw_backend_at(run, run->packet->row);
+	if (!backend)
+		return gw_leaves(GW_REASON_INTERNAL);
+	if (gw_is_usable(backend))
+		return gw_place(run, backend, GW_RULE_SERVER_ID);
+	/* Wherever an ICMP error arrives wrongly, it does no harm. */
+	if (quic->form == GW_QUIC_IS_QUOTED)
+		return GW_CONTINUE;
+	if (backend->state == GW_BACKEND_MISSING)
+		return gw_leave_unknown(run, may_go_on, false);
+	if (start || run->service->unhealthy == GW_POLICY_FALLBACK)
+		return GW_CONTINUE;
+	run->backend = backend;
+	return gw_leaves(GW_REASON_UNHEALTHY);
+}
+
+/* Not QUIC, or not readable: for the host where the service is QUIC alone, a flow elsewhere. */
+static __always_inline int gw_leave_other(const struct gw_run *run, enum gw_reason reason)
+{
+	return run->service->flags & GW_SERVICE_QUIC_ONLY ? gw_leaves(reason) : GW_CONTINUE;
+}
+
+/* Whether the connection ID is one of those that carry server IDs, if it is one at all. */
+static __always_inline bool gw_may_name_server(const struct gw_run *run,
+					       const struct gw_quic *quic)
+{
+	if (run->service->routing != GW_ROUTING_SERVER_ID)
+		return false;
+	if (quic->form == GW_QUIC_IS_SHORT)
+		return quic->cid.bytes >= run->service->short_dcid_len;
+	if (quic->form == GW_QUIC_IS_LONG && quic->version == GW_QUIC_NEGOTIATION)
+		return false;
+	return quic->cid.bytes && quic->cid.bytes <= GW_MAX_CID_BYTES;
+}
+
+/* Where the connection ID is, for events. */
+static __always_inline void gw_keep_cid(const struct gw_run *run, const struct gw_quic *quic)
+{
+	bool is_long = quic->form == GW_QUIC_IS_LONG;
+	__u32 bytes = is_long ? quic->cid.bytes : run->service->short_dcid_len;
+
+	run->packet->cid_offset = run->packet->offset + (is_long ? GW_QUIC_LONG_BYTES : 1);
+	run->packet->cid_len = bytes <= GW_MAX_CID_BYTES ? bytes : 0;
+}
+
+/* Places by server ID, or leaves it to the flow. */
+static __always_inline int gw_route_quic(struct gw_run *run)
+{
+	enum gw_named named = GW_NAMED_NOTHING;
+	struct gw_quic quic = {};
+
+	gw_read_quic(run, &quic);
+	if (quic.form == GW_QUIC_IS_MALFORMED)
+		return gw_leave_other(run, GW_REASON_BAD_QUIC);
+	if (quic.form == GW_QUIC_IS_OTHER)
+		return gw_leave_other(run, GW_REASON_NOT_QUIC);
+	if (gw_may_name_server(run, &quic))
+		named = gw_decode_server_id(run, &quic.cid);
+	if (named == GW_NAMED_INTERNAL)
+		return gw_leaves(GW_REASON_INTERNAL);
+	if (quic.form == GW_QUIC_IS_QUOTED && named != GW_NAMED_BACKEND)
+		return GW_CONTINUE;
+	/* A greased short header can look like DTLS: only one that names nothing is taken for it. */
+	if (quic.form == GW_QUIC_IS_SHORT && !gw_names_server(named)) {
+		if (gw_is_dtls(&quic))
+			return gw_leave_other(run, GW_REASON_NOT_QUIC);
+		if (quic.cid.bytes < run->service->short_dcid_len)
+			return gw_leave_other(run, GW_REASON_BAD_QUIC);
+	}
+	if (quic.form != GW_QUIC_IS_QUOTED) {
+		gw_keep_cid(run, &quic);
+		gw_take_quic(run, &quic);
+		gw_count_unroutable(run, named);
+	}
+	if (!gw_names_server(named))
+		return GW_CONTINUE;
+	return gw_place_by_server_id(run, &quic, named);
+}
+
+/* Services of one VIP and protocol agree on their policy: a fragment cannot choose among them. */
+static __always_inline int gw_route_fragment(struct gw_run *run)
+{
+	gw_count(run, GW_COUNTER_FRAGMENTS);
+	if (run->service->fragments == GW_FRAGMENTS_PASS)
+		return gw_leaves(GW_REASON_FRAGMENT_PASS);
+	if (run->service->fragments != GW_FRAGMENTS_ROUTE)
+		return gw_leaves(GW_REASON_FRAGMENT_DROP);
+	return gw_place_by_flow(run);
+}
+
+static __always_inline int gw_route(struct gw_run *run)
+{
+	struct gw_packet *packet = run->packet;
+	int step = GW_CONTINUE;
+
+	if (packet->fragment)
+		return gw_route_fragment(run);
+	if (packet->icmp)
+		gw_count(run, GW_COUNTER_ICMP);
+	if (packet->start)
+		gw_count(run, GW_COUNTER_STARTS);
+	if (run->service->flags & GW_SERVICE_QUIC)
+		step = gw_route_quic(run);
+	if (step != GW_CONTINUE || run->backend)
+		return step;
+	return gw_place_by_flow(run);
+}
+
+#endif

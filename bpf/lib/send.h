@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The frame on its way: new MAC addresses, nothing else, and the interface. */
+#ifndef GW_LIB_SEND_H
+#define GW_LIB_SEND_H
+
+#include "bytes.h"
+#include "run.h"
+
+static __always_inline int gw_send(struct gw_run *run)
+{
+	const struct gw_backend *backend = run->backend;
+	__u8 *data = (void *)(long)run->ctx->data;
+	void *data_end = (void *)(long)run->ctx->data_end;
+
+	if ((void *)data + 12 > data_end)
+		return gw_leaves(GW_REASON_INTERNAL);
+	*(__u32 *)data = gw_load32(backend->dmac, 0);
+	*(__u16 *)(data + 4) = gw_load16(backend->dmac, 4);
+	if (backend->flags & GW_BACKEND_SET_SOURCE) {
+		*(__u16 *)(data + 6) = gw_load16(backend->smac, 0);
+		*(__u32 *)(data + 8) = gw_load32(backend->smac, 2);
+	}
+	if (backend->flags & GW_BACKEND_TX) {
+		run->packet->action = XDP_TX;
+		return GW_CONTINUE;
+	}
+	run->packet->action = bpf_redirect_map(&gw_ql_dev, backend->ifindex, XDP_DROP);
+	return run->packet->action == XDP_REDIRECT ? GW_CONTINUE : gw_leaves(GW_REASON_NO_TARGET);
+}
+
+#endif

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Records of the generation that the packet saw first. */
+#ifndef GW_LIB_SERVICE_H
+#define GW_LIB_SERVICE_H
+
+#include "hash.h"
+#include "run.h"
+
+/* Every record lies within one cell, so an index and a bounded offset reach it. */
+static __always_inline const void *gw_cell(const struct gw_run *run, __u32 index)
+{
+	return bpf_map_lookup_elem(run->cells, &index);
+}
+
+/* One generation for the whole packet, taken before anything is decided. */
+static __always_inline int gw_take_snapshot(struct gw_run *run)
+{
+	__u32 zero = 0;
+
+	run->cells = bpf_map_lookup_elem(&gw_ql_gen, &zero);
+	if (!run->cells)
+		return gw_leaves(GW_REASON_NO_GENERATION);
+	run->generation = gw_cell(run, 0);
+	if (!run->generation || run->generation->magic != GW_ABI_MAGIC)
+		return gw_leaves(GW_REASON_INTERNAL);
+	return GW_CONTINUE;
+}
+
+static __always_inline int gw_no_service(const struct gw_run *run)
+{
+	return gw_leaves(run->packet->icmp ? GW_REASON_ICMP_NO_SERVICE : GW_REASON_NO_SERVICE);
+}
+
+/* Exact look-up of (family, protocol, port, VIP); the hash only says where to begin. */
+static __always_inline int gw_find_service(struct gw_run *run)
+{
+	const struct gw_generation *generation = run->generation;
+	const struct gw_packet *packet = run->packet;
+	const __u32 *vip = packet->vip.words;
+	__be16 port = packet->fragment ? 0 : packet->vip_port;
+	__u64 a = packet->family | (__u32)packet->protocol << 8 | (__u32)gw_le16(port) << 16 |
+		  (__u64)gw_le32(vip[0]) << 32;
+	__u64 b = gw_le32(vip[1]) | (__u64)gw_le32(vip[2]) << 32;
+	__u32 c = gw_le32(vip[3]);
+	__u32 hash = gw_directory_hash(a, b, c, generation->directory_seed);
+
+	/* Port 0 is the entry for fragments, which have none; a packet sent to port 0 has no service. */
+	if (!port && !packet->fragment)
+		return gw_no_service(run);
+#pragma unroll
+	for (int i = 0; i < GW_MAX_PROBES; i++) {
+		__u32 index = (hash + i) & generation->directory_mask;
+		const struct gw_service *service = gw_cell(run, generation->directory_at + index);
+
+		if (!service)
+			return gw_leaves(GW_REASON_INTERNAL);
+		if (!service->key.family)
+			break;
+		if (gw_le64(gw_load64(service, 0)) == a && gw_le64(gw_load64(service, 8)) == b &&
+		    gw_le32(gw_load32(service, 16)) == c) {
+			run->service = service;
+			run->stats = bpf_map_lookup_elem(&gw_ql_stats, &service->stats);
+			return GW_CONTINUE;
+		}
+	}
+	return gw_no_service(run);
+}
+
+/* The backend in a row, NULL where there can be none. */
+static __always_inline const struct gw_backend *gw_backend_at(const struct gw_run *run, __u32 row)
+{
+	const struct gw_backend *rows;
+
+	if (row >= run->service->backends)
+		return NULL;
+	rows = gw_cell(run, run->service->backends_at + row / GW_CELL_BACKENDS);
+	return rows ? &rows[row % GW_CELL_BACKENDS] : NULL;
+}
+
+/* The word of a slot, NULL where there is none. */
+static __always_inline const struct gw_slot *gw_slot_at(const struct gw_run *run, __u32 slot)
+{
+	const struct gw_slot *words;
+
+	words = gw_cell(run, run->service->slots_at + slot / GW_CELL_SLOTS);
+	return words ? &words[slot % GW_CELL_SLOTS] : NULL;
+}
+
+#endif
