@@ -162,6 +162,14 @@ impl Options<'_> {
 
     /// Loads the object. Nothing is attached or pinned.
     pub fn load(&self) -> Result<Object, LoadError> {
+        self.load_changed(|_| {})
+    }
+
+    /// Loads the object after `change` had its way with it.
+    fn load_changed(
+        &self,
+        change: impl FnOnce(&mut quiclb::OpenQuiclbSkel<'_>),
+    ) -> Result<Object, LoadError> {
         let mut log = vec![0_u8; LOG_BYTES];
         let capture = Capture::start();
         let options = bpf_object_open_opts {
@@ -190,6 +198,7 @@ impl Options<'_> {
             }
         }
         self.reuse(&mut skeleton)?;
+        change(&mut skeleton);
 
         let loaded = match skeleton.load() {
             Ok(loaded) => loaded,
@@ -313,4 +322,68 @@ fn tail(log: &[u8]) -> String {
         _ => &text,
     };
     text.trim_end().to_owned()
+}
+
+#[cfg(test)]
+#[path = "../../tests/common/netns.rs"]
+mod netns;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rejected_program_comes_with_the_end_of_the_verifiers_log() {
+        netns::isolated("kernel::object::rejected", || {
+            // Generations of single bytes: too small for whatever the program reads there.
+            let cells = MapShape {
+                name: "gw_ql_cells".into(),
+                kind: MapKind::ARRAY,
+                key_size: 4,
+                value_size: 1,
+                max_entries: 1,
+                flags: 0,
+            };
+            let template = Map::create(&cells, None).expect("create");
+            let error = Options::default()
+                .load_changed(|skeleton| {
+                    let outer = &mut skeleton.maps.gw_ql_gen;
+                    outer
+                        .set_inner_map_fd(template.as_fd())
+                        .expect("a template");
+                })
+                .expect_err("the verifier refuses it");
+            assert_eq!(error.kind(), ErrorKind::Verifier, "{error}");
+            let LoadError::Verifier { program, log, .. } = &error else {
+                panic!("{error}")
+            };
+            assert_eq!(*program, "gw_quiclb");
+            assert!(
+                log.contains("invalid access to map value, value_size=1"),
+                "{log}"
+            );
+            // The last line of a verifier's log sums up its work.
+            assert!(
+                log.lines()
+                    .last()
+                    .is_some_and(|line| line.starts_with("processed ")),
+                "{log}"
+            );
+            assert!(error.to_string().contains(log.as_str()));
+        });
+    }
+
+    #[test]
+    fn the_tail_of_a_log_is_its_last_whole_lines() {
+        let line = |n: usize| format!("{n:06} of the log\n");
+        let mut log: Vec<u8> = (0..1000).flat_map(|n| line(n).into_bytes()).collect();
+        let expected: String = (1000 - LOG_TAIL_BYTES / 18..1000).map(line).collect();
+        log.extend([0; 5]);
+        log.extend(b"left from before");
+        assert_eq!(tail(&log), expected.trim_end());
+        assert_eq!(tail(b"short\nlog\n\0"), "short\nlog");
+        assert_eq!(tail(b"\0"), "");
+        assert_eq!(tail(&[]), "");
+        assert!(tail(&vec![b'x'; 3 * LOG_TAIL_BYTES]).len() <= LOG_TAIL_BYTES);
+    }
 }
