@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! The program in a network namespace with a few interfaces.
+
+use guideway::abi;
+use guideway::kernel::object::{Object, Options};
+use guideway::kernel::publish::{self, Slot};
+use guideway::kernel::run::Run;
+use guideway::kernel::typed::{Array, DevMap, PerCpuArray};
+use guideway::plan::{Device, Generation, Image, World};
+use guideway::reason::Reason;
+
+use crate::netns;
+use crate::specs::{INGRESS, TARGETS};
+
+/// A loaded program with its maps.
+pub(crate) struct Machine {
+    object: Object,
+    world: World,
+    slot: Slot,
+    note: Array<abi::TraceNote>,
+    services: PerCpuArray<abi::ServiceStats>,
+    backends: PerCpuArray<abi::BackendStats>,
+    reasons: PerCpuArray<abi::ReasonStats>,
+    targets: Vec<u32>,
+    runs: u64,
+}
+
+/// What the program did with a frame.
+pub(crate) struct Outcome {
+    pub(crate) action: u32,
+    pub(crate) output: Vec<u8>,
+    pub(crate) note: abi::TraceNote,
+}
+
+impl Machine {
+    /// To be called in a network namespace of the test's own.
+    pub(crate) fn new() -> Self {
+        netns::veth(INGRESS, TARGETS[0]);
+        netns::veth(TARGETS[1], TARGETS[2]);
+        netns::veth(TARGETS[3], "gw-peer");
+        let names = [INGRESS].into_iter().chain(TARGETS);
+        let devices: Vec<_> = names
+            .map(|name| {
+                let index = netns::ifindex(name);
+                let mac = [2, 0xee, 0, 0, 0, index as u8];
+                Device::new(name.parse().unwrap(), index, Some(mac.into()), 1500)
+            })
+            .collect();
+        let world = World::new(devices, vec![], 1_000_000_000);
+
+        let options = Options {
+            tracing: true,
+            ..Options::default()
+        };
+        let mut object = options.load().unwrap_or_else(|error| panic!("{error}"));
+        let mut map = |name: &str| object.take_map(name).unwrap();
+        let slot = Slot::new(map("gw_ql_gen")).unwrap();
+        let note = Array::new(map("gw_ql_trace")).unwrap();
+        let services = PerCpuArray::new(map("gw_ql_stats")).unwrap();
+        let backends = PerCpuArray::new(map("gw_ql_backend")).unwrap();
+        let reasons = PerCpuArray::new(map("gw_ql_reason")).unwrap();
+        let devmap = DevMap::new(map("gw_ql_dev")).unwrap();
+        let targets: Vec<_> = TARGETS[..3]
+            .iter()
+            .map(|name| netns::ifindex(name))
+            .collect();
+        for ifindex in &targets {
+            devmap.insert(*ifindex).unwrap();
+        }
+        Self {
+            object,
+            world,
+            slot,
+            note,
+            services,
+            backends,
+            reasons,
+            targets,
+            runs: 0,
+        }
+    }
+
+    pub(crate) fn world(&self) -> &World {
+        &self.world
+    }
+
+    pub(crate) fn can_redirect(&self, ifindex: u32) -> bool {
+        self.targets.contains(&ifindex)
+    }
+
+    pub(crate) fn publish(&self, generation: &Generation) {
+        let image = Image::build(generation).unwrap();
+        let map = publish::Generation::create("gw_ql_cells", image.bytes().len()).unwrap();
+        map.fill(image.bytes()).unwrap();
+        map.freeze().unwrap();
+        self.slot.swap(&map).unwrap();
+    }
+
+    /// Runs a frame of which `linear` bytes lie in one piece, as a driver might receive it.
+    pub(crate) fn run(&mut self, frame: &[u8], linear: usize) -> Outcome {
+        let run = Run {
+            visible_bytes: Some(linear as u32),
+            ..Run::new(frame)
+        };
+        let ran = run.run(&self.object.program).unwrap();
+        self.runs += 1;
+        let note = self.note.get(0).unwrap();
+        assert_eq!(
+            note.packets, self.runs,
+            "one decision is noted for each frame"
+        );
+        Outcome {
+            action: ran.action,
+            output: ran.frame,
+            note,
+        }
+    }
+
+    /// The counters of a service.
+    pub(crate) fn service_stats(&self, index: u32) -> abi::ServiceStats {
+        let mut sum = abi::ServiceStats::default();
+        for part in self.services.get(index).unwrap() {
+            sum.packets += part.packets;
+            sum.bytes += part.bytes;
+            add(&mut sum.rules, &part.rules);
+            add(&mut sum.counters, &part.counters);
+        }
+        sum
+    }
+
+    /// Packets and bytes that a backend was sent.
+    pub(crate) fn backend_stats(&self, index: u32) -> (u64, u64) {
+        let parts = self.backends.get(index).unwrap();
+        parts.iter().fold((0, 0), |(packets, bytes), part| {
+            (packets + part.packets, bytes + part.bytes)
+        })
+    }
+
+    pub(crate) fn reasons(&self) -> [u64; abi::Reason::GW_REASONS.0 as usize] {
+        let mut sum = [0; abi::Reason::GW_REASONS.0 as usize];
+        for part in self.reasons.get(0).unwrap() {
+            add(&mut sum, &part.packets);
+        }
+        sum
+    }
+
+    /// Every packet has one reason, and every forwarded one a rule.
+    pub(crate) fn assert_sums_of_counters(&self) {
+        let reasons = self.reasons();
+        assert_eq!(reasons.iter().sum::<u64>(), self.runs);
+        assert_eq!(reasons[usize::from(Reason::Internal.number())], 0);
+        let rules: u64 = (0..abi::Limit::GW_MAX_SERVICES.0)
+            .flat_map(|index| self.service_stats(index).rules)
+            .sum();
+        assert_eq!(rules, reasons[usize::from(Reason::Forwarded.number())]);
+    }
+}
+
+fn add(sum: &mut [u64], part: &[u64]) {
+    for (sum, part) in sum.iter_mut().zip(part) {
+        *sum += part;
+    }
+}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Nodes of a fleet share a specification's services, ids, weights and seed, and nothing else.
+
+use std::sync::Arc;
+
+use guideway::oracle::{route, Verdict};
+use guideway::plan::{plan, Device, Generation, Options, World};
+use guideway::service::Spec;
+use serde_json::{json, Value};
+
+use crate::frames;
+use crate::random::Random;
+use crate::specs::{self, INGRESS, TARGETS};
+
+fn world(first: u32, names: &[&str]) -> World {
+    let indices = first..;
+    let devices = names.iter().zip(indices).map(|(name, index)| {
+        let mac = [2, 0xcc, 0, 0, 0, index as u8];
+        Device::new(name.parse().unwrap(), index, Some(mac.into()), 1500)
+    });
+    World::new(devices.collect(), vec![], 1_000_000_000)
+}
+
+/// The same services with other interfaces and link-layer addresses, backends in another order.
+fn elsewhere(document: &Value) -> Value {
+    let mut other = document.clone();
+    other["interface"] = json!("uplink");
+    other["source_mac"] = json!("interface");
+    for service in other["services"].as_array_mut().unwrap() {
+        let backends = service["backends"].as_array_mut().unwrap();
+        backends.reverse();
+        for (i, backend) in backends.iter_mut().enumerate() {
+            backend["interface"] = json!(["left", "uplink", "right"][i % 3]);
+            backend["mac"] = json!(format!("02:00:00:00:77:{i:02x}"));
+        }
+    }
+    other
+}
+
+/// Moves every backend to another row, as after a history of additions and removals.
+fn shuffle_rows(generation: &mut Generation) {
+    for service in &mut generation.services {
+        let rows = service.rows.len() as u16 + 3;
+        let moved = |row: u16| rows - 1 - row;
+        let mut backends = vec![None; usize::from(rows)];
+        for mut backend in service.rows.drain(..).flatten() {
+            backend.row = moved(backend.row);
+            let row = usize::from(backend.row);
+            backends[row] = Some(backend);
+        }
+        service.rows = backends;
+        for known in &mut service.server_ids {
+            known.row = known.row.map(moved);
+        }
+        let mut slots = service.slots.to_vec();
+        for slot in slots.iter_mut().filter(|slot| slot.owner != u16::MAX) {
+            slot.owner = moved(slot.owner);
+        }
+        service.slots = Arc::from(slots);
+    }
+}
+
+/// What nodes must agree about.
+fn shared(verdict: Verdict) -> impl PartialEq + std::fmt::Debug {
+    (
+        (verdict.reason, verdict.rule, verdict.service),
+        verdict.backend.map(|(id, _)| id),
+        (verdict.hash, verdict.slot, verdict.flow_start),
+        verdict.counters,
+    )
+}
+
+#[test]
+fn nodes_with_one_specification_place_alike() {
+    let names: Vec<_> = [INGRESS].into_iter().chain(TARGETS).collect();
+    let here = world(3, &names);
+    let there = world(90, &["left", "right", "uplink"]);
+    let mut random = Random::new(0x6e6f_6465_7300);
+    let mut forwarded = 0;
+    for _ in 0..60 {
+        let (document, one) = specs::generation(&mut random, &here);
+        let spec = Spec::from_json(elsewhere(&document).to_string().as_bytes()).unwrap();
+        let plan = plan(None, &spec, &there, Options::default()).unwrap();
+        let mut other = plan.generation().clone();
+        for (service, original) in other.services.iter_mut().zip(&one.services) {
+            let gone = original
+                .server_ids
+                .iter()
+                .filter(|known| known.row.is_none());
+            service.server_ids.extend(gone.cloned());
+        }
+        shuffle_rows(&mut other);
+        for _ in 0..200 {
+            let frame = frames::frame(&mut random, &one);
+            let verdict = route(&one, &frame, |_| true);
+            forwarded += usize::from(verdict.rule.is_some());
+            let elsewhere = route(&other, &frame, |_| true);
+            assert_eq!(
+                shared(verdict),
+                shared(elsewhere),
+                "{frame:02x?}\n{document}"
+            );
+        }
+    }
+    assert!(forwarded > 2_000, "only {forwarded} frames were forwarded");
+}
