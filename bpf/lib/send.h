@@ -12,6 +12,12 @@ static __always_inline int gw_send(struct gw_run *run)
 	__u8 *data = (void *)(long)run->ctx->data;
 	void *data_end = (void *)(long)run->ctx->data_end;
 
+	run->packet->action = backend->flags & GW_BACKEND_TX ?
+				      XDP_TX :
+				      bpf_redirect_map(&gw_ql_dev, backend->ifindex, XDP_DROP);
+	/* Before anything is written: a frame that is dropped leaves as it came. */
+	if (run->packet->action == XDP_DROP)
+		return gw_leaves(GW_REASON_NO_TARGET);
 	if ((void *)data + 12 > data_end)
 		return gw_leaves(GW_REASON_INTERNAL);
 	*(__u32 *)data = gw_load32(backend->dmac, 0);
@@ -20,12 +26,7 @@ static __always_inline int gw_send(struct gw_run *run)
 		*(__u16 *)(data + 6) = gw_load16(backend->smac, 0);
 		*(__u32 *)(data + 8) = gw_load32(backend->smac, 2);
 	}
-	if (backend->flags & GW_BACKEND_TX) {
-		run->packet->action = XDP_TX;
-		return GW_CONTINUE;
-	}
-	run->packet->action = bpf_redirect_map(&gw_ql_dev, backend->ifindex, XDP_DROP);
-	return run->packet->action == XDP_REDIRECT ? GW_CONTINUE : gw_leaves(GW_REASON_NO_TARGET);
+	return GW_CONTINUE;
 }
 
 #endif
