@@ -16,12 +16,12 @@ pub struct Scratch {
     pub(super) entries: Vec<Entry>,
     /// Where each placed member stands in its preference list, by rank.
     pub(super) cursors: Vec<Cursor>,
-    /// When each placed member has its next turn, by rank; unused with equal weights.
+    /// When each placed member has its next turn, by rank; only with uneven weights.
     pub(super) paces: Vec<Pace>,
     /// Ranks of the next turns. Before that, indices of all members.
     pub(super) queue: Vec<u32>,
-    /// Turns in each round that is in the queue.
-    pub(super) rounds: Vec<u32>,
+    /// What the order of turns is computed with.
+    pub(super) counts: Vec<u32>,
     /// One bit per slot, set while the slot is free.
     pub(super) free: Vec<u32>,
     /// The free slots, once few are left.
@@ -69,7 +69,7 @@ impl Scratch {
         room(&mut self.cursors, placed);
         room(&mut self.paces, placed);
         room(&mut self.queue, members.max(turns::queue_capacity(placed)));
-        room(&mut self.rounds, turns::rounds_capacity(placed));
+        room(&mut self.counts, turns::counts_capacity(placed));
         room(&mut self.free, slots.div_ceil(32));
         room(&mut self.open, super::tail::length(size));
     }

@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! The order of turns.
 //!
-//! Turn `k` of a member with weight `w` happens in round `ceil(k * w_max / w)`, and within a round
-//! the ranks ascend. Going through the rounds one by one would take time in proportion to
-//! `w_max`; instead, the turns of many rounds at once are sorted by counting, so that the work is
-//! in proportion to the turns.
+//! In each round, all members in ascending order of ranks add their weight to a credit, and those
+//! who thereby reach the largest weight, `w_max`, pay that much for a turn. As long as a round has
+//! turns for a good part of the members, it is gone through as it stands. But that takes time in
+//! proportion to `N * w_max` over the sum of weights, which has no bound: for less even weights,
+//! turn `k` of weight `w` is known to happen in round `ceil(k * w_max / w)`, and the turns of many
+//! rounds at once are sorted by counting.
+
+use std::ops::RangeInclusive;
 
 use super::order::Entry;
-
-/// Turns that a queue is to have at least, so that starting one is cheap even for few members.
-const MIN_TURNS: usize = 1024;
 
 /// The next turn of a member, and the step to the one after it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
-    /// The round of the next turn, `ceil(k * w_max / w)`. It stays at the maximum once there: the
-    /// heaviest member has a turn in each round, so no table has that many.
+    /// The round of the next turn, `ceil(k * w_max / w)`, or the largest number if it is beyond
+    /// that: the heaviest member has a turn in each round, so no table has that many.
     round: u32,
     /// By how much the rounding up overshoots: `round * w - k * w_max`, less than `w`.
     over: u32,
@@ -33,20 +34,25 @@ impl Pace {
             quotient: max / weight,
             remainder: max % weight,
         };
-        pace.advance(weight);
+        // The turn after turn zero, which would be in round zero.
+        pace.take_through(0, weight, |_| ());
         pace
     }
 
-    #[inline]
-    fn advance(&mut self, weight: u32) {
-        let short = self.over < self.remainder;
-        // Without a branch; in wrapping arithmetic, as the sum is in range but not each term.
-        let refill = if short { weight } else { 0 };
-        self.over = self.over.wrapping_sub(self.remainder).wrapping_add(refill);
-        self.round = self
-            .round
-            .saturating_add(self.quotient)
-            .saturating_add(u32::from(short));
+    /// Takes all turns up to the round `last`; calls `turn` with the round of each.
+    #[inline(always)]
+    fn take_through(&mut self, last: u32, weight: u32, mut turn: impl FnMut(u32)) {
+        let last = u64::from(last);
+        let mut round = u64::from(self.round);
+        while round <= last {
+            turn(round as u32);
+            let short = self.over < self.remainder;
+            // Without a branch; the sum is in range, though not each term.
+            let refill = if short { weight } else { 0 };
+            self.over = self.over.wrapping_sub(self.remainder).wrapping_add(refill);
+            round += u64::from(self.quotient) + u64::from(short);
+        }
+        self.round = u32::try_from(round).unwrap_or(u32::MAX);
     }
 }
 
@@ -55,29 +61,36 @@ pub(super) const fn queue_capacity(placed: usize) -> usize {
     turns_aimed_at(placed) + placed
 }
 
-/// Rounds that a queue can span.
-pub(super) const fn rounds_capacity(placed: usize) -> usize {
+/// Counts that go with a queue: as many rounds as it spans, or as there are members.
+pub(super) const fn counts_capacity(placed: usize) -> usize {
     turns_aimed_at(placed)
 }
 
+/// How many turns to sort at a time. The more, the less the cost of going through all members, who
+/// may have none among them; memory sets the bound.
 const fn turns_aimed_at(placed: usize) -> usize {
-    if placed > MIN_TURNS {
-        placed
-    } else {
-        MIN_TURNS
-    }
+    1024 + placed + placed / 2
 }
+
+/// Members per turn of a round up to which rounds are gone through member by member.
+const MAX_MEMBERS_PER_TURN: u64 = 4;
 
 /// A source of turns.
 pub(super) struct Turns<'a> {
     queue: &'a mut Vec<u32>,
-    rounds: &'a mut Vec<u32>,
+    /// Places in the queue by round, or credits by rank.
+    counts: &'a mut Vec<u32>,
     paces: &'a mut Vec<Pace>,
-    /// Rounds that have been in the queue.
-    done: u32,
-    /// Rounds to put into the queue at a time. Zero if the queue has been filled once and for all,
-    /// with whole rounds of everyone.
-    step: u32,
+    method: Method,
+}
+
+enum Method {
+    /// All weights are equal, and the queue holds whole rounds of everyone for good.
+    Repeat,
+    /// Going through rounds, for a largest weight of `max`.
+    Scan { max: u32 },
+    /// Sorting the turns of `step` rounds at a time; `done` have been in the queue.
+    Sort { step: u32, done: u32 },
 }
 
 impl<'a> Turns<'a> {
@@ -85,76 +98,109 @@ impl<'a> Turns<'a> {
     pub(super) fn new(
         entries: &[Entry],
         queue: &'a mut Vec<u32>,
-        rounds: &'a mut Vec<u32>,
+        counts: &'a mut Vec<u32>,
         paces: &'a mut Vec<Pace>,
     ) -> Self {
+        let members = entries.len();
         let weights = || entries.iter().map(|entry| entry.weight);
         let max = weights().max().unwrap_or(0);
-        queue.clear();
-        rounds.clear();
-        paces.clear();
-        if weights().all(|weight| weight == max) {
-            let ranks = 0..entries.len() as u32;
-            while queue.len() + entries.len() <= queue_capacity(entries.len()) {
-                queue.extend(ranks.clone());
-            }
-            return Self {
-                queue,
-                rounds,
-                paces,
-                done: 0,
-                step: 0,
-            };
-        }
-        paces.extend(weights().map(|weight| Pace::new(weight, max)));
-        // In this many rounds everyone together has at most the turns aimed at, plus one each for
-        // rounding; and it is at most as many rounds as turns, because max <= sum.
         let sum: u64 = weights().map(u64::from).sum();
-        let aim = turns_aimed_at(entries.len()) as u64;
-        let step = (aim * u64::from(max) / sum).max(1) as u32;
+        let whole_rounds = queue_capacity(members) / members.max(1) * members;
+        queue.clear();
+        counts.clear();
+        paces.clear();
+        let even = members as u64 * u64::from(max);
+        let method = if even == sum {
+            queue.extend((0..members as u32).cycle().take(whole_rounds));
+            Method::Repeat
+        } else if even <= MAX_MEMBERS_PER_TURN * sum {
+            queue.resize(whole_rounds, 0);
+            counts.resize(members, 0);
+            Method::Scan { max }
+        } else {
+            paces.extend(weights().map(|weight| Pace::new(weight, max)));
+            // In that many rounds, everyone together has at most the turns aimed at, and one each
+            // for rounding. It is at most as many rounds as turns, because max <= sum.
+            let aim = turns_aimed_at(members) as u64;
+            let step = (aim * u64::from(max) / sum).max(1) as u32;
+            Method::Sort { step, done: 0 }
+        };
         Self {
             queue,
-            rounds,
+            counts,
             paces,
-            done: 0,
-            step,
+            method,
         }
     }
 
     /// The ranks whose turn it is next, in order; never none.
     pub(super) fn next(&mut self, entries: &[Entry]) -> &[u32] {
-        if self.step > 0 {
-            self.sort_rounds(entries);
+        match &mut self.method {
+            Method::Repeat => self.queue,
+            Method::Scan { max } => scan_rounds(entries, *max, self.counts, self.queue),
+            Method::Sort { step, done } => {
+                let first = *done + 1;
+                *done = done.saturating_add(*step);
+                sort_rounds(entries, first..=*done, self.paces, self.counts, self.queue)
+            }
         }
-        self.queue
     }
+}
 
-    fn sort_rounds(&mut self, entries: &[Entry]) {
-        let first = self.done + 1;
-        let end = first.saturating_add(self.step);
-        self.rounds.clear();
-        self.rounds.resize(self.step as usize, 0);
-        for (pace, entry) in self.paces.iter().zip(entries) {
-            let mut pace = *pace;
-            while pace.round < end {
-                self.rounds[(pace.round - first) as usize] += 1;
-                pace.advance(entry.weight);
-            }
+/// Goes through as many rounds as the queue has room for if everyone has a turn in each.
+fn scan_rounds<'q>(
+    entries: &[Entry],
+    max: u32,
+    credits: &mut [u32],
+    queue: &'q mut [u32],
+) -> &'q [u32] {
+    let mut turns = 0;
+    for _ in 0..queue.len() / entries.len() {
+        for (rank, (credit, entry)) in (0..).zip(credits.iter_mut().zip(entries)) {
+            // Without a branch: written in any case, and counted if it is a turn. Credits are less
+            // than `max`, and compared with what they lack, so that no sum exceeds 32 bits.
+            let lack = max - *credit;
+            let turn = entry.weight >= lack;
+            queue[turns] = rank;
+            turns += usize::from(turn);
+            *credit = if turn {
+                entry.weight - lack
+            } else {
+                *credit + entry.weight
+            };
         }
-        let mut start = 0;
-        for turns in self.rounds.iter_mut() {
-            start += std::mem::replace(turns, start);
-        }
-        self.queue.clear();
-        self.queue.resize(start as usize, 0);
-        for (rank, (pace, entry)) in (0..).zip(self.paces.iter_mut().zip(entries)) {
-            while pace.round < end {
-                let place = &mut self.rounds[(pace.round - first) as usize];
-                self.queue[*place as usize] = rank;
-                *place += 1;
-                pace.advance(entry.weight);
-            }
-        }
-        self.done = end - 1;
     }
+    &queue[..turns]
+}
+
+/// Sorts the turns of some rounds, which follow those sorted before.
+fn sort_rounds<'q>(
+    entries: &[Entry],
+    span: RangeInclusive<u32>,
+    paces: &mut [Pace],
+    counts: &mut Vec<u32>,
+    queue: &'q mut Vec<u32>,
+) -> &'q [u32] {
+    let (first, last) = span.into_inner();
+    counts.clear();
+    counts.resize((last - first) as usize + 1, 0);
+    for (pace, entry) in paces.iter().zip(entries) {
+        pace.clone().take_through(last, entry.weight, |round| {
+            counts[(round - first) as usize] += 1;
+        });
+    }
+    let mut turns = 0;
+    for count in counts.iter_mut() {
+        turns += std::mem::replace(count, turns);
+    }
+    queue.clear();
+    queue.resize(turns as usize, 0);
+    for (rank, (pace, entry)) in (0..).zip(paces.iter_mut().zip(entries)) {
+        pace.take_through(last, entry.weight, |round| {
+            let place = &mut counts[(round - first) as usize];
+            queue[*place as usize] = rank;
+            *place += 1;
+        });
+    }
+    queue
 }

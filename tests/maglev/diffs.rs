@@ -23,11 +23,11 @@ fn counts<'k>(old: &[Option<&'k [u8]>], new: &[Option<&'k [u8]>]) -> Counts<'k> 
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1000))]
+    #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
     fn every_moved_slot_is_counted(
-        m in prime(1000).prop_filter("room for all members", |&m| m > 30),
+        m in prime(600).prop_filter("room for all members", |&m| m > 30),
         a in weighted(30),
         b in weighted(30),
         large_indices in any::<bool>(),
@@ -66,7 +66,7 @@ proptest! {
 
     #[test]
     fn a_table_does_not_differ_from_itself(
-        m in prime(1000).prop_filter("room for all members", |&m| m > 30),
+        m in prime(600).prop_filter("room for all members", |&m| m > 30),
         weighted in weighted(30),
     ) {
         let table = table(m, &borrowed(&weighted));

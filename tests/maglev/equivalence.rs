@@ -11,7 +11,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1500))]
 
     #[test]
-    fn any_weights((slots, weighted) in fitting(3000, 40)) {
+    fn any_weights((slots, weighted) in fitting(1200, 40)) {
         let weighted = borrowed(&weighted);
         let expected = reference::build(slots, &weighted);
         prop_assert!(build(slots, &weighted) == expected);
@@ -19,7 +19,7 @@ proptest! {
     }
 
     #[test]
-    fn equal_weights((slots, weighted) in fitting_equal(3000, 150)) {
+    fn equal_weights((slots, weighted) in fitting_equal(1200, 150)) {
         let weighted = borrowed(&weighted);
         prop_assert!(build(slots, &weighted) == reference::build(slots, &weighted));
     }
@@ -28,7 +28,7 @@ proptest! {
     /// which the search changes its method.
     #[test]
     fn few_slots_each(
-        (slots, count) in crate::support::prime(500).prop_flat_map(|m| (Just(m), 1..=m as usize)),
+        (slots, count) in crate::support::prime(300).prop_flat_map(|m| (Just(m), 1..=m as usize)),
         step in 1u32..4,
     ) {
         let mut weighted = backends(count);

@@ -7,10 +7,10 @@ use proptest::prelude::*;
 use crate::support::{borrowed, build, fitting, fitting_equal, members, owners, size, table};
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1000))]
+    #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn all_slots_belong_to_placed_members_or_none_to_anyone((m, weighted) in fitting(2000, 40)) {
+    fn all_slots_belong_to_placed_members_or_none_to_anyone((m, weighted) in fitting(800, 40)) {
         let table = table(m, &borrowed(&weighted));
         let placed = |key: &[u8]| weighted.iter().any(|(k, weight)| k == key && *weight > 0);
         let empty = weighted.iter().all(|&(_, weight)| weight == 0);
@@ -25,7 +25,7 @@ proptest! {
     /// A member that is not eligible, or has no weight, might as well not be there.
     #[test]
     fn members_without_part_leave_no_trace(
-        (m, weighted) in fitting(1000, 30),
+        (m, weighted) in fitting(600, 30),
         eligible in prop::collection::vec(any::<bool>(), 30),
     ) {
         let mut given = members(&borrowed(&weighted));
@@ -40,7 +40,7 @@ proptest! {
 
     #[test]
     fn indices_do_not_influence_placement(
-        (m, weighted) in fitting(1000, 30),
+        (m, weighted) in fitting(600, 30),
         first in 0u32..0xffff_0000,
         step in 1u32..2000,
     ) {
@@ -59,7 +59,7 @@ proptest! {
 
     /// Weights count in relation to each other, up to the largest that there is.
     #[test]
-    fn a_common_factor_changes_nothing((m, weighted) in fitting(1000, 30), factor in any::<u32>()) {
+    fn a_common_factor_changes_nothing((m, weighted) in fitting(600, 30), factor in any::<u32>()) {
         let mut weighted = borrowed(&weighted);
         weighted.iter_mut().for_each(|(_, weight)| *weight %= 5000);
         let expected = build(m, &weighted);
@@ -72,7 +72,7 @@ proptest! {
     }
 
     #[test]
-    fn equal_weights_of_any_value_are_alike((m, mut weighted) in fitting_equal(1000, 60), w in 1u32..) {
+    fn equal_weights_of_any_value_are_alike((m, mut weighted) in fitting_equal(600, 60), w in 1u32..) {
         let expected = build(m, &borrowed(&weighted)).iter().map(|o| o.map(<[u8]>::to_vec)).collect::<Vec<_>>();
         weighted.iter_mut().for_each(|(_, weight)| *weight = w);
         let found = build(m, &borrowed(&weighted)).iter().map(|o| o.map(<[u8]>::to_vec)).collect::<Vec<_>>();
@@ -82,7 +82,7 @@ proptest! {
     /// More weight never means fewer slots, even if it changes the largest weight.
     #[test]
     fn raising_a_weight_never_takes_slots(
-        (m, weighted) in fitting(1500, 40),
+        (m, weighted) in fitting(800, 40),
         raised in any::<prop::sample::Index>(),
         to in any::<u32>(),
     ) {

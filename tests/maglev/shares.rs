@@ -11,10 +11,10 @@ fn count(owners: &[Option<&[u8]>], key: &[u8]) -> u32 {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1000))]
+    #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn equal_weights_differ_by_at_most_one_slot((m, weighted) in fitting_equal(2000, 200)) {
+    fn equal_weights_differ_by_at_most_one_slot((m, weighted) in fitting_equal(800, 200)) {
         let n = weighted.len() as u32;
         let owners = build(m, &borrowed(&weighted));
         for (key, _) in &weighted {
@@ -26,7 +26,7 @@ proptest! {
     /// Less than two slots below the ideal, and above it less than one and the part that a member
     /// takes of an incomplete round.
     #[test]
-    fn weighted_shares_are_near_the_ideal((m, weighted) in fitting(2000, 40)) {
+    fn weighted_shares_are_near_the_ideal((m, weighted) in fitting(800, 40)) {
         let placed = || weighted.iter().filter(|&&(_, weight)| weight > 0);
         let n = placed().count() as u128;
         let sum: u128 = placed().map(|&(_, weight)| u128::from(weight)).sum();
@@ -41,7 +41,7 @@ proptest! {
     }
 
     #[test]
-    fn the_summary_counts_what_is_there((m, weighted) in fitting(2000, 40)) {
+    fn the_summary_counts_what_is_there((m, weighted) in fitting(800, 40)) {
         let table = table(m, &borrowed(&weighted));
         let owners = build(m, &borrowed(&weighted));
         let shares = table.shares();
