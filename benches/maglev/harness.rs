@@ -4,6 +4,7 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use nix::sched::{sched_getaffinity, sched_setaffinity, CpuSet};
@@ -117,7 +118,7 @@ pub(crate) fn report(row: &Row) {
     } = row;
     let target = target.map_or(String::new(), |target| format!("{target:.3}"));
     println!("{case:<34} {members:>7} {size:>8} {ms:>9.3} {ratio:>7.3} {target:>7}  {against}");
-    let Some(path) = std::env::var_os("GW_BENCH_JSON") else {
+    let Some(path) = std::env::var_os("GW_BENCH_JSON").map(PathBuf::from) else {
         return;
     };
     let line = serde_json::to_string(row).expect("plain fields");
