@@ -5,7 +5,8 @@ use guideway::maglev::Table;
 use proptest::prelude::*;
 
 use crate::reference::{self, fnv1a_64};
-use crate::support::{backends, borrowed, build, equal, fitting, members, size, table, Builder};
+use crate::strategies::{equal, fitting};
+use crate::support::{backends, borrowed, build, members, size, table, Builder};
 
 /// A builder that takes members in the order given.
 fn unsorted<'k>(m: u32, members: &[(&'k [u8], u32)]) -> Vec<Option<&'k [u8]>> {

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use guideway::maglev::{DiffError, Member, Table};
 use proptest::prelude::*;
 
-use crate::support::{borrowed, members, owners, prime, size, table, weighted};
+use crate::strategies::{prime, weighted};
+use crate::support::{borrowed, members, owners, size, table};
 
 type Counts<'k> = BTreeMap<Option<&'k [u8]>, (u32, u32)>;
 

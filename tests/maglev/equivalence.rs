@@ -5,7 +5,8 @@ use guideway::maglev::{build_into, Member, Scratch, SlotIndex, Table};
 use proptest::prelude::*;
 
 use crate::reference;
-use crate::support::{backends, borrowed, build, fitting, fitting_equal, members, size, table};
+use crate::strategies::{fitting, fitting_equal};
+use crate::support::{backends, borrowed, build, members, size, table};
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1500))]
@@ -28,7 +29,7 @@ proptest! {
     /// which the search changes its method.
     #[test]
     fn few_slots_each(
-        (slots, count) in crate::support::prime(300).prop_flat_map(|m| (Just(m), 1..=m as usize)),
+        (slots, count) in crate::strategies::prime(300).prop_flat_map(|m| (Just(m), 1..=m as usize)),
         step in 1u32..4,
     ) {
         let mut weighted = backends(count);

@@ -10,6 +10,7 @@ mod properties;
 mod reference;
 mod shares;
 mod sizes;
+mod strategies;
 mod support;
 mod time;
 mod vectors;

@@ -4,7 +4,8 @@
 use guideway::maglev::{Member, Table};
 use proptest::prelude::*;
 
-use crate::support::{borrowed, build, fitting, fitting_equal, members, owners, size, table};
+use crate::strategies::{fitting, fitting_equal};
+use crate::support::{borrowed, build, members, owners, size, table};
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]

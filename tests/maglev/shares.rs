@@ -4,7 +4,8 @@
 use guideway::maglev::Table;
 use proptest::prelude::*;
 
-use crate::support::{backends, borrowed, build, fitting, fitting_equal, members, size, table};
+use crate::strategies::{fitting, fitting_equal};
+use crate::support::{backends, borrowed, build, members, size, table};
 
 fn count(owners: &[Option<&[u8]>], key: &[u8]) -> u32 {
     owners.iter().filter(|&&owner| owner == Some(key)).count() as u32

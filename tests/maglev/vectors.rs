@@ -64,6 +64,11 @@ fn vectors() -> Vectors {
     serde_json::from_str(include_str!("../vectors/maglev.json")).expect("the vector file")
 }
 
+/// Whether a table is small enough to be built under an interpreter, if this is one.
+fn in_reach(vector: &TableVector) -> bool {
+    !cfg!(miri) || vector.size < 10_000
+}
+
 fn named(members: &[NamedMember]) -> Weighted {
     members
         .iter()
@@ -115,8 +120,8 @@ fn permutations() {
 #[test]
 fn tables() {
     let tables = vectors().tables;
-    assert_eq!(tables.len(), 18);
-    for vector in tables {
+    assert_eq!(tables.len(), 24);
+    for vector in tables.into_iter().filter(in_reach) {
         let name = &vector.name;
         let weighted = vector.weighted();
         let weighted = borrowed(&weighted);
@@ -167,10 +172,12 @@ fn tables() {
     }
 }
 
-/// The transcription that other tests compare with is held to the same digests.
+/// The transcription that other tests compare with is held to the same digests. It is the same on
+/// every target, and too slow for an interpreter.
+#[cfg(not(miri))]
 #[test]
 fn transcription() {
-    // The largest is left out: it takes the transcription many seconds without optimization.
+    // The largest are left out: they take many seconds without optimization.
     for vector in vectors()
         .tables
         .iter()
@@ -179,12 +186,8 @@ fn transcription() {
         if let Some(digest) = &vector.digest {
             let weighted = vector.weighted();
             let slots = reference::build(vector.size, &borrowed(&weighted));
-            assert_eq!(
-                &format!("{:016x}", reference::digest(&slots)),
-                digest,
-                "{}",
-                vector.name
-            );
+            let found = format!("{:016x}", reference::digest(&slots));
+            assert_eq!(&found, digest, "{}", vector.name);
         }
     }
 }
