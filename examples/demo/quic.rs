@@ -14,8 +14,9 @@ use std::time::Duration;
 
 use guideway::quic::lb::{Config, ConfigId, ServerId};
 use nix::sys::socket::{setsockopt, sockopt};
+use quinn::crypto::rustls::QuicServerConfig;
 use quinn::{ClientConfig, Connection, Endpoint, EndpointConfig, ServerConfig, TokioRuntime};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use rustls::RootCertStore;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
@@ -26,7 +27,8 @@ use super::net::Namespace;
 /// The UDP port of the service.
 pub(crate) const PORT: u16 = 443;
 
-const NAME: &str = "service.example";
+/// The name in the certificate.
+pub(crate) const NAME: &str = "service.example";
 
 /// Longest message either side accepts.
 const MESSAGE_BYTES: usize = 16 * 1024;
@@ -42,29 +44,41 @@ pub(crate) fn lb_config() -> Config {
     Config::new(id, 2, 5).expect("2 and 5 bytes are legal lengths")
 }
 
-/// A certificate that clients trust and all backends share.
+/// A certificate that clients trust, and the TLS sessions that all backends share.
 #[derive(Clone)]
 pub(crate) struct Identity {
     certificate: CertificateDer<'static>,
-    key: Arc<PrivateKeyDer<'static>>,
+    server: Arc<QuicServerConfig>,
 }
 
 impl Identity {
     pub(crate) fn new() -> Identity {
         let made = rcgen::generate_simple_self_signed([NAME.to_owned()])
             .expect("a self-signed certificate needs nothing that can be missing");
+        let certificate = made.cert.der().clone();
+        let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
+        let mut tls = rustls::ServerConfig::builder_with_provider(provider())
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .expect("the provider has TLS 1.3")
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate.clone()], key.into())
+            .expect("the certificate and its key belong together");
+        tls.max_early_data_size = u32::MAX;
+        let server = QuicServerConfig::try_from(tls)
+            .expect("the provider has the cipher suite of QUIC's first packets");
         Identity {
-            certificate: made.cert.der().clone(),
-            key: Arc::new(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()).into()),
+            certificate,
+            server: Arc::new(server),
         }
     }
 
+    /// Settings of a server. Its Retry tokens are its own.
     fn server(&self) -> ServerConfig {
-        ServerConfig::with_single_cert(vec![self.certificate.clone()], self.key.clone_key())
-            .expect("the certificate and its key belong together")
+        ServerConfig::with_crypto(self.server.clone())
     }
 
-    fn client(&self) -> ClientConfig {
+    /// Settings of a client that has seen no server yet.
+    pub(crate) fn client(&self) -> ClientConfig {
         let mut roots = RootCertStore::empty();
         roots
             .add(self.certificate.clone())
@@ -72,6 +86,10 @@ impl Identity {
         ClientConfig::with_root_certificates(Arc::new(roots))
             .expect("the provider supports the defaults of TLS 1.3")
     }
+}
+
+fn provider() -> Arc<rustls::crypto::CryptoProvider> {
+    Arc::new(rustls::crypto::ring::default_provider())
 }
 
 /// How a server behaves.
@@ -241,7 +259,8 @@ pub(crate) struct Client {
     /// The backend that answered first.
     pub(crate) backend: u32,
     seed: u64,
-    echoes: AtomicU64,
+    asked: AtomicU64,
+    answered: AtomicU64,
     deadline: Duration,
 }
 
@@ -298,7 +317,8 @@ impl Client {
             local: Mutex::new(local),
             backend: 0,
             seed: SEED.fetch_add(1, Ordering::Relaxed) << 32,
-            echoes: AtomicU64::new(0),
+            asked: AtomicU64::new(0),
+            answered: AtomicU64::new(0),
             deadline,
         };
         // A completed handshake proves nothing: the client's last flight may go astray.
@@ -323,7 +343,7 @@ impl Client {
     }
 
     async fn ask(&self) -> Result<u32, Broken> {
-        let sent = message(self.seed + self.echoes.fetch_add(1, Ordering::Relaxed));
+        let sent = message(self.seed + self.asked.fetch_add(1, Ordering::Relaxed));
         let exchange = async {
             let (mut request, mut answer) = self.connection.open_bi().await.map_err(closed)?;
             request.write_all(&sent).await.map_err(closed)?;
@@ -334,14 +354,22 @@ impl Client {
             .await
             .map_err(|_| Broken::NoAnswer)??;
         match answer.split_first_chunk() {
-            Some((backend, echoed)) if echoed == sent => Ok(u32::from_be_bytes(*backend)),
+            Some((backend, echoed)) if echoed == sent => {
+                self.answered.fetch_add(1, Ordering::Relaxed);
+                Ok(u32::from_be_bytes(*backend))
+            }
             _ => Err(Broken::WrongBytes),
         }
     }
 
-    /// Echoes answered so far.
-    pub(crate) fn echoes(&self) -> u64 {
-        self.echoes.load(Ordering::Relaxed)
+    /// Questions answered so far.
+    pub(crate) fn answered(&self) -> u64 {
+        self.answered.load(Ordering::Relaxed)
+    }
+
+    /// Tells the server that this is the end.
+    pub(crate) fn close(&self) {
+        self.connection.close(0_u32.into(), b"done");
     }
 
     /// The address that it sends from.
