@@ -15,7 +15,7 @@ const SERVERS: ServerOptions = ServerOptions {
 
 #[test]
 fn a_routed_backend_answers_and_follows_migration() {
-    if !e2e::privileged("a_routed_backend_answers_and_follows_migration") {
+    if !e2e::require_kernel("a_routed_backend_answers_and_follows_migration") {
         return;
     }
     let world = World::new(2, SERVERS);
@@ -58,7 +58,7 @@ fn a_routed_backend_answers_and_follows_migration() {
 
 #[test]
 fn nothing_gets_through_by_itself() {
-    if !e2e::privileged("nothing_gets_through_by_itself") {
+    if !e2e::require_kernel("nothing_gets_through_by_itself") {
         return;
     }
     let world = World::new(2, SERVERS);

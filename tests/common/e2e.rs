@@ -5,47 +5,38 @@
 
 #[path = "../../examples/demo/cid.rs"]
 pub(crate) mod cid;
+#[path = "../../examples/demo/lb.rs"]
+pub(crate) mod lb;
 #[path = "../../examples/demo/net.rs"]
 pub(crate) mod net;
 #[path = "../../examples/demo/quic.rs"]
 pub(crate) mod quic;
+#[path = "../../examples/demo/spec.rs"]
+pub(crate) mod spec;
 
+mod netns;
+pub(crate) mod plain;
+pub(crate) mod relay;
+
+use std::collections::BTreeMap;
 use std::future::Future;
-use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
+use std::ops::Range;
 use std::time::Duration;
 
+use lb::{Balancer, Counters, Published};
+pub(crate) use netns::require_kernel;
+
 use net::{client4, client6, Network, VIP4, VIP6};
-use quic::{Broken, Client, Identity, Server, ServerOptions, PORT};
+use quic::{Client, Identity, Server, ServerOptions, PORT};
+use serde_json::Value;
+use spec::{Member, Routing};
 
 /// How long an answer may take on a loaded machine before the connection counts as broken.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(10);
 
-/// Whether namespaces and BPF programs can be made here. Where they cannot, the test says so on
-/// the terminal and passes; with `CI=true` it fails.
-pub(crate) fn privileged(test: &str) -> bool {
-    let missing = match nix::sched::unshare(nix::sched::CloneFlags::CLONE_FS) {
-        _ if !nix::unistd::geteuid().is_root() => "root".to_owned(),
-        Err(error) => format!("the right to make namespaces ({error})"),
-        Ok(()) => match std::thread::spawn(probe_namespaces).join() {
-            Ok(Ok(())) => return true,
-            Ok(Err(error)) => format!("the right to make namespaces ({error})"),
-            Err(_) => "a thread".to_owned(),
-        },
-    };
-    assert!(
-        std::env::var("CI").as_deref() != Ok("true"),
-        "{test} needs {missing}"
-    );
-    // Not `eprintln!`, which the test runner would swallow.
-    let _ = writeln!(std::io::stderr(), "SKIPPED {test}: needs {missing}");
-    false
-}
-
-fn probe_namespaces() -> nix::Result<()> {
-    use nix::sched::{unshare, CloneFlags};
-    unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS)
-}
+/// Handshakes at a time: more would repeat their first packets on a slow machine.
+const HANDSHAKES: usize = 25;
 
 /// Runs a test's steps.
 pub(crate) fn block_on<T>(steps: impl Future<Output = T>) -> T {
@@ -61,6 +52,10 @@ pub(crate) struct World {
     pub(crate) network: Network,
     pub(crate) servers: Vec<Server>,
     pub(crate) identity: Identity,
+    /// There is none before the first publication.
+    balancer: Option<Balancer>,
+    /// What the last publication made true.
+    published: Option<Published>,
 }
 
 /// The address of the service for the `n`th client: IPv4 and IPv6 take turns.
@@ -104,35 +99,110 @@ impl World {
             network,
             servers,
             identity,
+            balancer: None,
+            published: None,
         }
     }
 
-    /// Opens the connections of clients `numbers`, all at once.
-    pub(crate) async fn connect(
-        &self,
-        numbers: std::ops::Range<usize>,
-    ) -> Vec<Result<Client, Broken>> {
-        let opening = numbers.map(|n| async move {
-            Client::connect(
-                &self.network.clients,
-                &self.identity,
-                local(n),
-                vip(n),
-                DEADLINE,
-            )
-            .await
-            .expect("a socket")
-        });
-        all(opening).await
+    /// The same without servers.
+    pub(crate) fn bare(backends: u32) -> World {
+        World {
+            network: Network::build(backends).expect("a network of namespaces"),
+            servers: Vec::new(),
+            identity: Identity::new(),
+            balancer: None,
+            published: None,
+        }
     }
 
-    /// Opens connections that must all come about.
-    pub(crate) async fn connect_all(&self, numbers: std::ops::Range<usize>) -> Vec<Client> {
-        let opened = self.connect(numbers).await;
+    /// The specification of the service on both addresses, with an entry of `members` for each
+    /// backend.
+    pub(crate) fn document(&self, routing: Routing, members: &[Member]) -> Value {
+        let services = [0, 1].map(|n| {
+            let name = ["v4", "v6"][n];
+            spec::service(name, vip(n), routing, &self.network.backends, members)
+        });
+        spec::document(services.to_vec())
+    }
+
+    /// Makes this specification the one that packets see; the first one attaches the program.
+    pub(crate) fn publish(&mut self, routing: Routing, members: &[Member]) {
+        self.publish_document(&self.document(routing, members));
+    }
+
+    /// The same without backend `number`.
+    pub(crate) fn publish_without(&mut self, routing: Routing, members: &[Member], number: u32) {
+        let mut document = self.document(routing, members);
+        for service in document["services"].as_array_mut().expect("services") {
+            service["backends"]
+                .as_array_mut()
+                .expect("backends")
+                .retain(|backend| backend["id"] != number);
+        }
+        self.publish_document(&document);
+    }
+
+    pub(crate) fn publish_document(&mut self, document: &Value) {
+        let published = match &mut self.balancer {
+            Some(balancer) => balancer
+                .publish(&self.network, document)
+                .expect("a publication"),
+            None => {
+                let (balancer, published) =
+                    Balancer::start(&self.network, document).expect("a balancer");
+                self.balancer = Some(balancer);
+                published
+            }
+        };
+        self.published = Some(published);
+    }
+
+    /// The plan in force.
+    pub(crate) fn plan(&self) -> &Published {
+        self.published.as_ref().expect("a first publication")
+    }
+
+    /// Hands the balancer over, to be kept by a thread of its own.
+    pub(crate) fn take_balancer(&mut self) -> Balancer {
+        self.balancer.take().expect("a first publication")
+    }
+
+    /// Forwarded packets by rule, without the rules that placed none.
+    pub(crate) fn rules(&self) -> BTreeMap<&'static str, u64> {
+        let mut rules = self.counters().rules;
+        rules.retain(|_, count| *count > 0);
+        rules
+    }
+
+    pub(crate) fn counters(&self) -> Counters {
+        let balancer = self.balancer.as_ref().expect("a first publication");
+        balancer.counters(&self.network).expect("counters")
+    }
+
+    /// Opens the connections of clients `numbers`; none may fail.
+    pub(crate) async fn connect_all(&self, numbers: Range<usize>) -> Vec<Client> {
+        self.connect_within(numbers, DEADLINE).await
+    }
+
+    /// The same with a deadline of their own, for connections that are expected to break.
+    pub(crate) async fn connect_within(
+        &self,
+        numbers: Range<usize>,
+        deadline: Duration,
+    ) -> Vec<Client> {
+        let (clients, identity) = (&self.network.clients, &self.identity);
+        let mut opened = Vec::with_capacity(numbers.len());
+        let numbers: Vec<_> = numbers.collect();
+        for some in numbers.chunks(HANDSHAKES) {
+            let opening = some.iter().map(|&n| async move {
+                Client::connect(clients, identity, local(n), vip(n), deadline)
+                    .await
+                    .expect("a socket")
+                    .unwrap_or_else(|broken| panic!("client {n}: {broken}"))
+            });
+            opened.extend(all(opening).await);
+        }
         opened
-            .into_iter()
-            .map(|client| client.unwrap_or_else(|broken| panic!("{broken}")))
-            .collect()
     }
 }
 
