@@ -9,7 +9,6 @@
 pub mod attach;
 pub mod clock;
 pub mod map;
-pub mod mtu;
 pub mod netdev;
 pub mod object;
 pub mod probe;
@@ -26,6 +25,7 @@ mod log;
 mod netlink;
 mod shape;
 mod sys;
+mod xdp_features;
 
 pub use sys::object::{ObjectType, PinError};
 pub use sys::SysError;

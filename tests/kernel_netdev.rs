@@ -176,8 +176,24 @@ fn whether_the_other_end_of_a_veth_takes_redirected_frames() {
         let path = std::path::Path::new(netns::BPFFS).join("pass");
         pin(&fd, &path);
         let program = Program::open(&path).expect("open");
+        let attached = Attachment::new(&program, far, Mode::Generic).expect("attach");
+        assert_eq!(
+            near.peer_receives().expect("look"),
+            Some(false),
+            "not in the driver"
+        );
+        assert!(!interface("far").xdp_native);
+        let Attachment::Link(link) = attached else {
+            panic!("this kernel has links")
+        };
+        link.detach().expect("detach");
         let attached = Attachment::new(&program, far, Mode::Native).expect("attach");
         assert_eq!(near.peer_receives().expect("look"), Some(true));
+        assert!(interface("far").xdp_native && !interface("near").xdp_native);
+        let all = netdev::all_xdp_features()
+            .expect("netlink")
+            .expect("Linux 6.3 or later");
+        assert!(all[&near.index].transmits() && !all[&far].transmits());
         let Attachment::Link(link) = attached else {
             panic!("this kernel has links")
         };

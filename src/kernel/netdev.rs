@@ -8,12 +8,13 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use nix::libc;
+use nix::sys::socket::SockProtocol;
 
 use super::ethtool::Ethtool;
 pub use super::ethtool::{Channels, Driver};
-use super::netlink::{attributes, request, text, word};
-use super::sys::xdp;
-use super::{probe, SysError};
+use super::netlink::{attributes, put, request, text, word};
+pub use super::xdp_features::XdpFeatures;
+use super::{xdp_features, SysError};
 
 /// Which interface shares a cable with this one: the other end of a veth pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +53,8 @@ pub struct Interface {
     pub rx_queues: u32,
     /// Transmit queues it was made with.
     pub tx_queues: u32,
+    /// Whether an XDP program runs in its driver.
+    pub xdp_native: bool,
     /// Frames it failed to transmit or receive since it exists.
     pub dropped: Dropped,
 }
@@ -75,11 +78,11 @@ pub fn by_name(name: &str) -> Result<Option<Interface>, SysError> {
         return Ok(None);
     }
     let mut body = vec![0; LINK_BYTES];
-    let length = 4 + name.len() as u16 + 1;
-    body.extend_from_slice(&length.to_ne_bytes());
-    body.extend_from_slice(&libc::IFLA_IFNAME.to_ne_bytes());
-    body.extend_from_slice(name.as_bytes());
-    body.resize((body.len() + 1).next_multiple_of(4), 0);
+    put(
+        &mut body,
+        libc::IFLA_IFNAME,
+        &[name.as_bytes(), b"\0"].concat(),
+    );
     one(&body, &format!("interface {name}"))
 }
 
@@ -94,6 +97,7 @@ pub fn by_index(index: u32) -> Result<Option<Interface>, SysError> {
 pub fn all() -> Result<Vec<Interface>, SysError> {
     let mut interfaces = Vec::new();
     request(
+        SockProtocol::NetlinkRoute,
         libc::RTM_GETLINK,
         true,
         &[0; LINK_BYTES],
@@ -111,9 +115,14 @@ const LINK_BYTES: usize = 16;
 
 fn one(body: &[u8], what: &str) -> Result<Option<Interface>, SysError> {
     let mut found = None;
-    match request(libc::RTM_GETLINK, false, body, what, |answer| {
-        found = interface(answer)
-    }) {
+    match request(
+        SockProtocol::NetlinkRoute,
+        libc::RTM_GETLINK,
+        false,
+        body,
+        what,
+        |answer| found = interface(answer),
+    ) {
         Err(error) if error.errno == libc::ENODEV => Ok(None),
         Err(error) => Err(error),
         Ok(()) => Ok(found),
@@ -135,6 +144,7 @@ fn interface(answer: &[u8]) -> Option<Interface> {
         phys_port_name: String::new(),
         rx_queues: 0,
         tx_queues: 0,
+        xdp_native: false,
         dropped: Dropped::default(),
     };
     let (mut lower, mut other_namespace) = (None, false);
@@ -150,6 +160,7 @@ fn interface(answer: &[u8]) -> Option<Interface> {
             libc::IFLA_LINK => lower = word(value, 0),
             libc::IFLA_LINK_NETNSID => other_namespace = true,
             libc::IFLA_STATS64 => interface.dropped = dropped(value),
+            libc::IFLA_XDP => interface.xdp_native = xdp_native(value),
             libc::IFLA_LINKINFO => {
                 let mut info = attributes(value);
                 if let Some((_, kind)) = info.find(|(attribute, _)| *attribute == INFO_KIND) {
@@ -172,6 +183,18 @@ fn interface(answer: &[u8]) -> Option<Interface> {
     Some(interface)
 }
 
+fn xdp_native(value: &[u8]) -> bool {
+    // IFLA_XDP_ATTACHED and IFLA_XDP_DRV_PROG_ID; XDP_ATTACHED_DRV.
+    const ATTACHED: u16 = 2;
+    const NATIVE_PROGRAM: u16 = 5;
+    const NATIVE: u8 = 1;
+    attributes(value).any(|(attribute, value)| match attribute {
+        ATTACHED => value.first() == Some(&NATIVE),
+        NATIVE_PROGRAM => word(value, 0).is_some_and(|id| id != 0),
+        _ => false,
+    })
+}
+
 /// `struct rtnl_link_stats64`: packets, bytes, errors and drops, each received and transmitted.
 fn dropped(value: &[u8]) -> Dropped {
     let counter = |at: usize| {
@@ -184,52 +207,6 @@ fn dropped(value: &[u8]) -> Dropped {
         tx_errors: counter(5),
         rx: counter(6),
         tx: counter(7),
-    }
-}
-
-/// What an XDP driver can do, from its own declaration.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct XdpFeatures(u64);
-
-impl XdpFeatures {
-    const NAMES: [(u64, &'static str); 7] = [
-        (1, "basic"),
-        (2, "redirect"),
-        (4, "ndo-xmit"),
-        (8, "xsk-zerocopy"),
-        (16, "hw-offload"),
-        (32, "rx-sg"),
-        (64, "ndo-xmit-sg"),
-    ];
-
-    /// Programs run in the driver.
-    pub fn native(self) -> bool {
-        self.0 & 1 != 0
-    }
-
-    /// Frames can be redirected to it. For a veth this depends on the other end, see
-    /// [`Interface::peer_receives`].
-    pub fn transmits(self) -> bool {
-        self.0 & 4 != 0
-    }
-
-    /// The program can run on the device.
-    pub fn offloads(self) -> bool {
-        self.0 & 16 != 0
-    }
-
-    /// Frames in several pieces can be redirected to it.
-    pub fn transmits_fragments(self) -> bool {
-        self.0 & 64 != 0
-    }
-
-    /// The features by the kernel's names.
-    pub fn names(self) -> Vec<&'static str> {
-        Self::NAMES
-            .iter()
-            .filter(|(bit, _)| self.0 & bit != 0)
-            .map(|(_, name)| *name)
-            .collect()
     }
 }
 
@@ -266,10 +243,7 @@ impl Interface {
 
     /// What its driver declares about XDP; `None` before Linux 6.3, where drivers do not.
     pub fn xdp_features(&self) -> Result<Option<XdpFeatures>, SysError> {
-        if !probe::release().at_least(6, 3) {
-            return Ok(None);
-        }
-        Ok(Some(XdpFeatures(xdp::query(self.index)?.features)))
+        xdp_features::of(self.index)
     }
 
     /// Whether the other end of a veth pair takes frames that are redirected to this end: it does
@@ -280,25 +254,39 @@ impl Interface {
     /// end's driver has not noticed, and the kernel drops what is redirected to it. Setting this
     /// end down and up again makes it look.
     pub fn peer_receives(&self) -> Result<Option<bool>, SysError> {
+        let peer = match self.peer {
+            Peer::Here(index) => by_index(index)?,
+            _ => None,
+        };
+        self.receives(self.xdp_features()?, peer.as_ref())
+    }
+
+    /// [`peer_receives`](Self::peer_receives) with what was read before: the features of this
+    /// interface, and the other end where it is in sight.
+    pub fn receives(
+        &self,
+        features: Option<XdpFeatures>,
+        peer: Option<&Interface>,
+    ) -> Result<Option<bool>, SysError> {
         if self.kind != "veth" {
             return Ok(None);
         }
         // The driver looks across namespaces, and without its word the kernel transmits nothing.
-        let declared = self.xdp_features()?.map(XdpFeatures::transmits);
-        if declared == Some(false) {
-            return Ok(declared);
+        let declared = features.map(XdpFeatures::transmits);
+        match peer {
+            // It does not notice when GRO is switched off on an end that is down.
+            Some(peer) if declared != Some(false) => {
+                Ok(Some(peer.xdp_native || peer.gro()? == Some(true)))
+            }
+            _ => Ok(declared),
         }
-        // It does not notice when GRO is switched off on an end that is down.
-        let Peer::Here(index) = self.peer else {
-            return Ok(declared);
-        };
-        let Some(peer) = by_index(index)? else {
-            return Ok(declared);
-        };
-        Ok(Some(
-            xdp::query(index)?.native != 0 || peer.gro()? == Some(true),
-        ))
     }
+}
+
+/// What the drivers of all interfaces declare about XDP, by index; `None` before Linux 6.3, where
+/// drivers do not.
+pub fn all_xdp_features() -> Result<Option<BTreeMap<u32, XdpFeatures>>, SysError> {
+    xdp_features::of_all()
 }
 
 /// An address that this host owns.
@@ -319,6 +307,7 @@ pub fn addresses() -> Result<Vec<Address>, SysError> {
     const BYTES: usize = 8;
     let mut found = Vec::new();
     request(
+        SockProtocol::NetlinkRoute,
         libc::RTM_GETADDR,
         true,
         &[0; BYTES],
@@ -366,6 +355,7 @@ pub fn neighbours() -> Result<Vec<Neighbour>, SysError> {
     const BYTES: usize = 12;
     let mut found = Vec::new();
     request(
+        SockProtocol::NetlinkRoute,
         libc::RTM_GETNEIGH,
         true,
         &[0; BYTES],

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Questions to the kernel by rtnetlink: one request, all its answers.
+//! Questions to the kernel by netlink: one request, all its answers.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -22,6 +22,7 @@ const OP: &str = "ask the kernel about";
 /// A request of the given type with a fixed part, and attributes if any, in `body`; `each` gets
 /// the body of every answer. Without `dump` there is one.
 pub(super) fn request(
+    protocol: SockProtocol,
     kind: u16,
     dump: bool,
     body: &[u8],
@@ -29,7 +30,7 @@ pub(super) fn request(
     mut each: impl FnMut(&[u8]),
 ) -> Result<(), SysError> {
     let told = |errno| SysError::from_nix(OP, what, errno);
-    let socket = open().map_err(told)?;
+    let socket = open(protocol).map_err(told)?;
     let flags = libc::NLM_F_REQUEST | if dump { libc::NLM_F_DUMP } else { 0 };
     let mut message = Vec::with_capacity(HEADER_BYTES + body.len());
     message.extend_from_slice(&((HEADER_BYTES + body.len()) as u32).to_ne_bytes());
@@ -63,12 +64,12 @@ pub(super) fn request(
     }
 }
 
-fn open() -> nix::Result<OwnedFd> {
+fn open(protocol: SockProtocol) -> nix::Result<OwnedFd> {
     let socket = socket(
         AddressFamily::Netlink,
         SockType::Raw,
         SockFlag::SOCK_CLOEXEC,
-        SockProtocol::NetlinkRoute,
+        protocol,
     )?;
     setsockopt(
         &socket,
@@ -76,6 +77,14 @@ fn open() -> nix::Result<OwnedFd> {
         &TimeVal::seconds(PATIENCE_SECONDS),
     )?;
     Ok(socket)
+}
+
+/// Appends an attribute.
+pub(super) fn put(message: &mut Vec<u8>, kind: u16, value: &[u8]) {
+    message.extend_from_slice(&(4 + value.len() as u16).to_ne_bytes());
+    message.extend_from_slice(&kind.to_ne_bytes());
+    message.extend_from_slice(value);
+    message.resize(message.len().next_multiple_of(4), 0);
 }
 
 /// Takes the first item off `bytes`: its type, its body, and what follows. A message begins with

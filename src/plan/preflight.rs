@@ -226,11 +226,25 @@ fn target_napi(target: &Device) -> Check {
             CheckResult::Unknown,
             format!("cannot tell whether the peer {name} polls"),
         ),
-        Some(Peer::OutOfSight) => result(
-            CheckResult::Unknown,
-            "the peer is in another network namespace; unless it polls every frame is lost".into(),
-        )
-        .remedy("there: ethtool -K PEER gro on, or attach an XDP program to it".into()),
+        Some(Peer::OutOfSight { polls: Some(true) }) => result(
+            CheckResult::Ok,
+            "the peer, in another network namespace, polls".into(),
+        ),
+        Some(Peer::OutOfSight { polls }) => {
+            let (verdict, message) = match polls {
+                Some(_) => (
+                    CheckResult::Error,
+                    "the peer, in another network namespace, does not poll: every redirected frame \
+                     is lost",
+                ),
+                None => (
+                    CheckResult::Unknown,
+                    "the peer is in another network namespace; unless it polls every frame is lost",
+                ),
+            };
+            result(verdict, message.into())
+                .remedy("there: ethtool -K PEER gro on, or attach an XDP program to it".into())
+        }
     }
 }
 
@@ -283,7 +297,7 @@ fn tx_checksum(ingress: &Device) -> Option<Check> {
     let result =
         |result, message: String| check(CheckCode::TxChecksum, &ingress.name, result, message);
     Some(match ingress.peer.as_ref()? {
-        Peer::OutOfSight => result(
+        Peer::OutOfSight { .. } => result(
             CheckResult::Unknown,
             "senders behind this veth must complete their checksums themselves".into(),
         )

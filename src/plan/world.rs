@@ -95,7 +95,10 @@ impl Device {
 #[non_exhaustive]
 pub enum Peer {
     /// In another network namespace.
-    OutOfSight,
+    OutOfSight {
+        /// Whether it polls, by what the driver at this end says.
+        polls: Option<bool>,
+    },
     /// In this one.
     Seen {
         /// Its name.

@@ -2,47 +2,87 @@
 //! Gathers what a plan needs to know of this machine.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
-
-use nix::ifaddrs::getifaddrs;
 
 use crate::addr::MacAddr;
-use crate::id::InterfaceName;
-use crate::kernel::attach::interface_index;
-use crate::kernel::mtu::mtu;
+use crate::kernel::netdev::{self, Interface, XdpFeatures};
 use crate::kernel::{clock, SysError};
-use crate::plan::{Device, World};
+use crate::plan::{Device, Peer, World};
 
 /// The interfaces and addresses of the calling thread's network namespace, now.
 ///
 /// # Errors
 /// The kernel does not list them.
 pub fn observe() -> Result<World, SysError> {
-    let listed =
-        getifaddrs().map_err(|errno| SysError::from_nix("list", "the interfaces", errno))?;
-    let mut devices = BTreeMap::new();
-    let mut addresses = Vec::new();
-    for entry in listed {
-        let mac = entry
-            .address
+    let interfaces = netdev::all()?;
+    let features = netdev::all_xdp_features()?;
+    let addresses = netdev::addresses()?;
+    let by_index: BTreeMap<u32, &Interface> = interfaces
+        .iter()
+        .map(|interface| (interface.index, interface))
+        .collect();
+    let devices = interfaces.iter().filter_map(|interface| {
+        let features = features
             .as_ref()
-            .and_then(|address| address.as_link_addr())
-            .map(|link| link.addr());
-        if let Ok(name) = entry.interface_name.parse::<InterfaceName>() {
-            let known = devices.entry(name).or_insert(None);
-            *known = known.or(mac.flatten().filter(|mac| *mac != [0; 6]).map(MacAddr::new));
-        }
-        if let Some(address) = entry.address {
-            let v4 = address.as_sockaddr_in().map(|at| IpAddr::V4(at.ip()));
-            let v6 = address.as_sockaddr_in6().map(|at| IpAddr::V6(at.ip()));
-            addresses.extend(v4.or(v6));
-        }
-    }
-    let devices = devices.into_iter().filter_map(|(name, mac)| {
-        // Gone again since it was listed: as if it had never been there.
-        let index = interface_index(name.as_str()).ok()?;
-        let mtu = mtu(name.as_str()).ok()?;
-        Some(Device::new(name, index, mac, mtu))
+            .and_then(|all| all.get(&interface.index).copied());
+        device(interface, features, &by_index)
     });
-    Ok(World::new(devices.collect(), addresses, clock::boot_ns()))
+    Ok(World::new(
+        devices.collect(),
+        addresses.into_iter().map(|found| found.address).collect(),
+        clock::boot_ns(),
+    ))
+}
+
+/// What is known of one interface. A question that cannot be answered leaves its answer open.
+fn device(
+    interface: &Interface,
+    features: Option<XdpFeatures>,
+    by_index: &BTreeMap<u32, &Interface>,
+) -> Option<Device> {
+    let name = interface.name.parse().ok()?;
+    let mut device = Device::new(name, interface.index, mac(interface), interface.mtu);
+    device.driver = interface.driver().ok().flatten().map(|driver| driver.name);
+    device.gro = interface.gro().ok().flatten();
+    device.transmit_checksum_offload = interface.tx_checksum().ok().flatten();
+    let channels = interface.channels().ok().flatten();
+    device.transmit_queues = Some(channels.map_or(interface.tx_queues, |channels| channels.tx));
+    let Some(index) = peer_index(interface) else {
+        device.xdp_transmit = features.map(XdpFeatures::transmits);
+        device.xdp_transmit_frags = features.map(XdpFeatures::transmits_fragments);
+        return Some(device);
+    };
+    // A veth can transmit whenever it runs programs. What its driver declares depends on the other
+    // end, and so speaks of that.
+    device.xdp_transmit = features.map(XdpFeatures::native);
+    device.xdp_transmit_frags = device.xdp_transmit;
+    let peer = match interface.peer {
+        netdev::Peer::Here(_) => by_index.get(&index).copied(),
+        _ => None,
+    };
+    let polls = interface.receives(features, peer).ok().flatten();
+    device.peer = Some(
+        match peer.and_then(|peer| Some((peer, peer.name.parse().ok()?))) {
+            Some((peer, name)) => Peer::Seen {
+                name,
+                mac: mac(peer),
+                polls,
+                transmit_checksum_offload: peer.tx_checksum().ok().flatten(),
+            },
+            None => Peer::OutOfSight { polls },
+        },
+    );
+    Some(device)
+}
+
+fn peer_index(interface: &Interface) -> Option<u32> {
+    match interface.peer {
+        netdev::Peer::Here(index) | netdev::Peer::Elsewhere(index) => Some(index),
+        netdev::Peer::None => None,
+    }
+}
+
+fn mac(interface: &Interface) -> Option<MacAddr> {
+    Some(interface.mac)
+        .filter(|mac| *mac != [0; 6])
+        .map(MacAddr::new)
 }

@@ -8,13 +8,12 @@ use libbpf_sys::{bpf_xdp_attach_opts, bpf_xdp_query_opts};
 use super::{size, SysError};
 use crate::kernel::log::Capture;
 
-/// Program ids by attach mode, 0 for none, and what the driver says it can do.
+/// Program ids by attach mode, 0 for none.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(in crate::kernel) struct Hook {
     pub(in crate::kernel) native: u32,
     pub(in crate::kernel) generic: u32,
     pub(in crate::kernel) hardware: u32,
-    pub(in crate::kernel) features: u64,
 }
 
 pub(in crate::kernel) fn query(ifindex: u32) -> Result<Hook, SysError> {
@@ -30,7 +29,6 @@ pub(in crate::kernel) fn query(ifindex: u32) -> Result<Hook, SysError> {
         native: options.drv_prog_id,
         generic: options.skb_prog_id,
         hardware: options.hw_prog_id,
-        features: options.feature_flags,
     };
     // With a single program old kernels name it only once, beside the mode.
     match u32::from(options.attach_mode) {
