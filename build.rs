@@ -11,10 +11,12 @@ use std::process::{exit, Command};
 use libbpf_cargo::SkeletonBuilder;
 
 const PROGRAMS: [&str; 2] = ["abi", "quiclb"];
-const WATCHED: [&str; 3] = ["bpf", "include", "vmlinux"];
+/// Programs for tests and benches alone, which a packaged crate does not have.
+const TEST_PROGRAMS: &str = "tests/bpf";
+const WATCHED: [&str; 4] = ["bpf", "include", "vmlinux", TEST_PROGRAMS];
 
 fn main() {
-    for path in WATCHED {
+    for path in WATCHED.into_iter().filter(|path| Path::new(path).exists()) {
         println!("cargo:rerun-if-changed={path}");
     }
     println!("cargo:rerun-if-env-changed=GUIDEWAY_CLANG");
@@ -23,16 +25,46 @@ fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
     let clang = clang();
     for program in PROGRAMS {
-        if let Err(error) = compile(&root, &out, &clang, program) {
-            eprintln!("bpf/{program}.bpf.c does not compile with {clang}:\n{error}");
-            exit(1);
+        let built = compiler(&root, &out, &clang, "bpf", program)
+            .build_and_generate(out.join(format!("{program}.skel.rs")));
+        if let Err(error) = built {
+            fail(&clang, "bpf", program, &format!("{error:#}"));
+        }
+    }
+    for program in test_programs(&root) {
+        if let Err(error) = compiler(&root, &out, &clang, TEST_PROGRAMS, &program).build() {
+            fail(&clang, TEST_PROGRAMS, &program, &format!("{error:#}"));
         }
     }
 }
 
-fn compile(root: &Path, out: &Path, clang: &str, program: &str) -> Result<(), String> {
-    SkeletonBuilder::new()
-        .source(root.join(format!("bpf/{program}.bpf.c")))
+fn test_programs(root: &Path) -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir(root.join(TEST_PROGRAMS)) else {
+        return Vec::new();
+    };
+    let names = entries
+        .flatten()
+        .map(|entry| entry.file_name().to_string_lossy().into_owned());
+    names
+        .filter_map(|name| name.strip_suffix(".bpf.c").map(str::to_owned))
+        .collect()
+}
+
+fn fail(clang: &str, directory: &str, program: &str, error: &str) -> ! {
+    eprintln!("{directory}/{program}.bpf.c does not compile with {clang}:\n{error}");
+    exit(1);
+}
+
+fn compiler(
+    root: &Path,
+    out: &Path,
+    clang: &str,
+    directory: &str,
+    program: &str,
+) -> SkeletonBuilder {
+    let mut builder = SkeletonBuilder::new();
+    builder
+        .source(root.join(format!("{directory}/{program}.bpf.c")))
         .obj(out.join(format!("{program}.bpf.o")))
         .clang(clang)
         .clang_args([
@@ -48,9 +80,8 @@ fn compile(root: &Path, out: &Path, clang: &str, program: &str) -> Result<(), St
         ])
         // Nobody reads the skeletons, and a `rustfmt` of rustup without its component would fail the
         // build. A formatter that does not exist is skipped.
-        .rustfmt(out.join("no-rustfmt"))
-        .build_and_generate(out.join(format!("{program}.skel.rs")))
-        .map_err(|error| format!("{error:#}"))
+        .rustfmt(out.join("no-rustfmt"));
+    builder
 }
 
 fn clang() -> String {

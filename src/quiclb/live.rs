@@ -74,6 +74,19 @@ impl QuicLb {
         })
     }
 
+    /// Kernel memory of the live generation in bytes, as the kernel accounts it; none before the
+    /// first publication.
+    ///
+    /// # Errors
+    /// As [`live`](Self::live).
+    pub fn live_memory_bytes(&self) -> Result<Option<u64>, InstanceError> {
+        let Some(live) = self.live()? else {
+            return Ok(None);
+        };
+        let path = self.dir.pin(Section::Generations, &cells_pin(live.number));
+        Ok(Some(Generation::open(&path, CELLS)?.map().memory_bytes()?))
+    }
+
     /// The live generation with what was stored with it, for the next plan.
     ///
     /// # Errors
