@@ -41,7 +41,7 @@ impl XdpFeatures {
     }
 
     /// Frames can be redirected to it. For a veth this depends on the other end, see
-    /// [`Interface::peer_receives`].
+    /// [`Interface::peer_receives`](super::netdev::Interface::peer_receives).
     pub fn transmits(self) -> bool {
         self.0 & 4 != 0
     }
