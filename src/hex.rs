@@ -78,6 +78,11 @@ fn decode_into(text: &str, bytes: &mut [u8]) -> Result<(), HexError> {
     Ok(())
 }
 
+/// Bytes as lower-case digits without a prefix.
+pub(crate) fn encode(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// Writes bytes as lower-case digits without a prefix.
 pub(crate) fn write(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
     bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))

@@ -10,6 +10,7 @@ use super::capacity::Capacity;
 use super::disruption::Disruption;
 use super::generation::{Generation, PlacedBackend, PlacedService};
 use super::preflight::Check;
+use super::record::TableRecord;
 use crate::addr::MacAddr;
 use crate::id::InterfaceName;
 use crate::maglev::Table;
@@ -213,6 +214,17 @@ pub struct BackendPlan {
 
 /// A service before or after the change.
 pub(super) type Side<'a> = (&'a Service, &'a PlacedService);
+
+/// What the table of a service came to; none if the service goes.
+pub(super) fn table_record(service: &ServicePlan) -> Option<TableRecord> {
+    let stays = |backend: &&BackendPlan| backend.change != Change::Removed;
+    let backends = service.backends.iter().filter(stays);
+    (service.change != Change::Removed).then(|| TableRecord {
+        service: service.service_id,
+        digest: service.table.digest.clone(),
+        slots: backends.map(|backend| (backend.id, backend.slots)).collect(),
+    })
+}
 
 /// Every service of either side, with its disruption.
 pub(super) fn services(before: Option<&Generation>, after: &Generation) -> Vec<ServicePlan> {

@@ -9,6 +9,7 @@
 mod assign;
 mod capacity;
 mod checks;
+mod compare;
 mod disruption;
 mod document;
 mod generation;
@@ -26,6 +27,7 @@ use serde_json::value::{to_raw_value, RawValue};
 use serde_json::Value;
 
 pub use capacity::{Capacity, MemoryUse, PredictedUse, Use};
+pub use compare::{compare, ServiceDisruption};
 pub use disruption::Disruption;
 pub use document::{
     BackendPlan, Base, Change, ConfigPlan, Options, PlanDocument, PlanResult, PlanSchema,
@@ -106,6 +108,7 @@ pub fn plan(
     warnings.extend(warnings::warnings(live, &generation, world));
     let ifindex = world.device(spec.interface()).map(|device| device.index);
     let digest = spec.digest().to_string();
+    let services = document::services(before.as_ref(), &generation);
     let record = Record {
         schema: RecordSchema::V1,
         number: 0,
@@ -115,6 +118,7 @@ pub fn plan(
         published_unix: 0,
         ifindex: ifindex.unwrap_or(0),
         services: assigned.services,
+        tables: services.iter().filter_map(document::table_record).collect(),
         retired: assigned.retired,
         quarantine: assigned.quarantine,
         folds: assigned.folds,
@@ -137,7 +141,7 @@ pub fn plan(
         }),
         result,
         spec: raw(&spec.redacted(|_| None)),
-        services: document::services(before.as_ref(), &generation),
+        services,
         capacity,
         preflight: preflight(spec, world),
         warnings,

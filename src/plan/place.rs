@@ -160,14 +160,23 @@ impl Tables {
             .iter()
             .filter_map(|backend| {
                 let row = record.backend(backend.id.get())?.row;
-                let weight = if backend.takes_new_flows() {
-                    backend.weight
-                } else {
-                    0
-                };
-                Some((backend.id.get(), row, weight))
+                Some((backend.id.get(), row, weight(backend)))
             })
             .collect();
+        self.built(service, members)
+    }
+
+    /// The table of `service` with the rows that its backends would have if they were all new.
+    pub(super) fn anywhere(&mut self, service: &Service) -> Result<Arc<Table<u16>>, Faults> {
+        // The specification allows fewer backends than a row has values.
+        let members = (0..)
+            .zip(&service.backends)
+            .map(|(row, backend)| (backend.id.get(), row, weight(backend)))
+            .collect();
+        Ok(self.built(service, members)?.table)
+    }
+
+    fn built(&mut self, service: &Service, members: Vec<(u32, u16, u16)>) -> Result<Built, Faults> {
         let ingredients = Ingredients {
             size: service.maglev_table_size,
             members,
@@ -183,6 +192,15 @@ impl Tables {
         })?;
         self.built.insert(ingredients, built.clone());
         Ok(built)
+    }
+}
+
+/// The weight by which a backend gets slots.
+fn weight(backend: &Backend) -> u16 {
+    if backend.takes_new_flows() {
+        backend.weight
+    } else {
+        0
     }
 }
 

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! What is kept beside a published generation, so that the next plan can continue it.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
-use crate::service::{Faults, Spec};
+use crate::service::{Faults, Service, Spec};
 
 /// What a publication stored with its generation.
 ///
@@ -20,6 +22,8 @@ pub(crate) struct Record {
     pub(crate) published_unix: u64,
     pub(crate) ifindex: u32,
     pub(crate) services: Vec<ServiceRecord>,
+    /// What follows from the above and is dear to compute again.
+    pub(crate) tables: Vec<TableRecord>,
     pub(crate) retired: Vec<RetiredBackend>,
     pub(crate) quarantine: Vec<QuarantinedId>,
     /// Counters of backends that this publication removed: to be added to their services'.
@@ -59,6 +63,15 @@ pub(crate) struct BackendRecord {
     pub(crate) stats: u32,
     pub(crate) ifindex: u32,
     pub(crate) source_mac: Option<[u8; 6]>,
+}
+
+/// What a service's table came to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct TableRecord {
+    pub(crate) service: u32,
+    pub(crate) digest: String,
+    /// Slots by backend.
+    pub(crate) slots: BTreeMap<u32, u32>,
 }
 
 /// A backend that was removed and may come back as itself.
@@ -143,6 +156,12 @@ impl Live {
     pub fn spec(&self) -> &Spec {
         &self.spec
     }
+
+    /// The services, each with what was decided about it.
+    pub(crate) fn placed(&self) -> impl Iterator<Item = (&Service, &ServiceRecord)> {
+        let services = self.spec.services().iter();
+        services.filter_map(|service| Some((service, self.record.service(service.id.get())?)))
+    }
 }
 
 impl Record {
@@ -156,6 +175,10 @@ impl Record {
         let placed = placed.map(|backend| backend.incarnation);
         let retired = self.retired.iter().map(|backend| backend.incarnation);
         placed.chain(retired).max().unwrap_or(0)
+    }
+
+    pub(crate) fn table(&self, service: u32) -> Option<&TableRecord> {
+        self.tables.iter().find(|table| table.service == service)
     }
 
     /// Whether publishing `new` would change nothing that packets or later plans can see.
