@@ -2,15 +2,17 @@
 //! The instance's program on its interface.
 
 use super::error::{DetachError, InstanceError};
-use super::instance::{QuicLb, Writer};
+use super::instance::{QuicLb, Writer, PROGRAM};
 use crate::error::ErrorKind;
 use crate::id::InterfaceName;
 use crate::kernel::attach::{interface_index, occupants, AttachError, Attachment, Mode, XdpLink};
 use crate::kernel::attach::{NetlinkAttachment, Occupant};
-use crate::kernel::statedir::{Section, StateError};
+use crate::kernel::program::Program;
+use crate::kernel::statedir::{Section, StateDir, StateError};
+use crate::kernel::PinError;
 
 /// Name under which the link is pinned.
-const LINK: &str = "xdp";
+pub(super) const LINK: &str = "xdp";
 
 /// What holds an instance's program on an interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,10 +54,8 @@ impl QuicLb {
                 program_id: state.program_id,
             }));
         }
-        let ifindex = match interface_index(interface.as_str()) {
-            Ok(ifindex) => ifindex,
-            Err(AttachError::NoInterface { .. }) => return Ok(None),
-            Err(error) => return Err(error),
+        let Some(ifindex) = index_of(interface)? else {
+            return Ok(None);
         };
         let found = NetlinkAttachment::find(&self.program, ifindex)?;
         Ok(found.map(|_| Attached {
@@ -80,11 +80,60 @@ impl QuicLb {
     }
 
     pub(super) fn pinned_link(&self) -> Result<Option<XdpLink>, AttachError> {
-        match XdpLink::open(&self.dir.pin(Section::Links, LINK)) {
-            Ok(link) => Ok(Some(link)),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
-        }
+        pinned_link(&self.dir)
+    }
+}
+
+/// The pinned link of an instance, if there is one.
+pub(super) fn pinned_link(dir: &StateDir) -> Result<Option<XdpLink>, AttachError> {
+    match XdpLink::open(&dir.pin(Section::Links, LINK)) {
+        Ok(link) => Ok(Some(link)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The pinned program of an instance, if there is one.
+pub(super) fn pinned_program(dir: &StateDir) -> Result<Option<Program>, PinError> {
+    match Program::open(&dir.pin(Section::Programs, PROGRAM)) {
+        Ok(program) => Ok(Some(program)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The index of an interface; none if it does not exist here.
+pub(super) fn index_of(interface: &InterfaceName) -> Result<Option<u32>, AttachError> {
+    match interface_index(interface.as_str()) {
+        Ok(ifindex) => Ok(Some(ifindex)),
+        Err(AttachError::NoInterface { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Refuses if an interface runs a program that is not this instance's. Goes by pins alone, so that
+/// it works before an instance is whole.
+pub(super) fn refuse_occupied(
+    dir: &StateDir,
+    interface: &InterfaceName,
+) -> Result<(), AttachError> {
+    let Some(ifindex) = index_of(interface)? else {
+        return Ok(());
+    };
+    let link = pinned_link(dir)?.map(|link| link.state()).transpose()?;
+    let linked = link.filter(|link| link.ifindex == Some(ifindex));
+    let pinned = pinned_program(dir)?.map(|program| program.id());
+    let foreign = occupants(ifindex)?.into_iter().find(|occupant| {
+        let id = occupant.program_id;
+        linked.is_none_or(|link| link.program_id != id) && pinned != Some(id)
+    });
+    match foreign {
+        Some(occupant) => Err(AttachError::Occupied {
+            interface: interface.to_string(),
+            ifindex,
+            occupant: Some(occupant),
+        }),
+        None => Ok(()),
     }
 }
 

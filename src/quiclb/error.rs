@@ -6,6 +6,7 @@ use crate::kernel::attach::AttachError;
 use crate::kernel::map::{OpenError, ShapeError};
 use crate::kernel::object::LoadError;
 use crate::kernel::record;
+use crate::kernel::ring::RingError;
 use crate::kernel::statedir::StateError;
 use crate::kernel::{PinError, SysError};
 use crate::plan::{ImageError, RecordError};
@@ -66,12 +67,28 @@ pub enum InstanceError {
         /// Where it was looked for.
         path: String,
     },
+    /// The event ring cannot be read.
+    #[error(transparent)]
+    Ring(#[from] RingError),
+    /// What holds the interface cannot be read.
+    #[error(transparent)]
+    Attach(#[from] AttachError),
     /// The kernel refused a call.
     #[error(transparent)]
     Sys(#[from] SysError),
 }
 
 impl InstanceError {
+    /// Whether something is merely missing, so that it can be made again around the rest.
+    pub(super) fn is_repairable(&self) -> bool {
+        match self {
+            Self::Map(error) => error.is_not_found(),
+            Self::Pin(error) => error.kind() == ErrorKind::NotFound,
+            Self::Mixed { .. } => true,
+            _ => false,
+        }
+    }
+
     /// What a caller can do about it.
     pub fn kind(&self) -> ErrorKind {
         match self {
@@ -82,6 +99,9 @@ impl InstanceError {
             Self::Shape(_) | Self::Mixed { .. } => ErrorKind::Incompatible,
             Self::Stored(_) | Self::Record(_) | Self::Orphan { .. } => ErrorKind::Incompatible,
             Self::Limits { .. } => ErrorKind::Conflict,
+            Self::Ring(RingError::Sys(error)) => error.kind(),
+            Self::Ring(_) => ErrorKind::Incompatible,
+            Self::Attach(error) => error.kind(),
             Self::Sys(error) => error.kind(),
         }
     }

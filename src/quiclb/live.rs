@@ -98,6 +98,11 @@ impl QuicLb {
         }
     }
 
+    /// The highest number that any generation of this instance ever had.
+    pub(super) fn generation_mark(&self) -> Result<u64, InstanceError> {
+        Ok(self.maps.meta.get(0)?.generation_mark)
+    }
+
     pub(super) fn record(&self, number: u64) -> Result<Live, InstanceError> {
         let path = self.dir.pin(Section::Generations, &record_pin(number));
         let bytes = record::read(&path, RECORD)?;

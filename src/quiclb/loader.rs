@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use super::error::InstanceError;
 use super::instance::{open_map, Maps, QuicLb, Writer, PROGRAM};
 use crate::abi;
-use crate::error::ErrorKind;
 use crate::kernel::map::{Map, MapShape};
 use crate::kernel::object::{self, Object};
 use crate::kernel::statedir::{AbiVersion, Section, StateDir, StateDirLock, StateError};
@@ -53,7 +52,7 @@ impl Loader {
         self.check_limits(&lock)?;
         match QuicLb::open(&self.dir) {
             Ok(balancer) => Ok(Writer { balancer, lock }),
-            Err(error) if repairable(&error) => self.repair(lock),
+            Err(error) if error.is_repairable() => self.repair(lock),
             Err(error) => Err(error),
         }
     }
@@ -161,16 +160,6 @@ impl Loader {
             }),
             None => Ok(()),
         }
-    }
-}
-
-/// Whether something is merely missing, so that it can be made again around the rest.
-fn repairable(error: &InstanceError) -> bool {
-    match error {
-        InstanceError::Map(error) => error.is_not_found(),
-        InstanceError::Pin(error) => error.kind() == ErrorKind::NotFound,
-        InstanceError::Mixed { .. } => true,
-        _ => false,
     }
 }
 

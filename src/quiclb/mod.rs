@@ -21,24 +21,52 @@
 //! # }
 //! ```
 
+mod apply;
 mod attachment;
+mod detach;
+mod diff;
+mod doctor;
 mod error;
+mod events;
+mod finding;
 mod instance;
 mod live;
 mod loader;
 mod observe;
+mod probe;
 mod publish;
+pub mod schema;
 mod stats;
+mod status;
 pub mod trace;
 
+pub use apply::{
+    apply, plan_here, Applied, ApplyError, ApplyOptions, ApplyResult, ApplySchema, Wanted,
+};
 pub use attachment::{Attached, Holder};
+pub use detach::{detach, DetachSchema, Detached, LeftBehind};
+pub use diff::{DiffSchema, MemberChange, Op, SpecDiff};
+pub use doctor::{Diagnosis, DoctorCheck, DoctorSchema};
 pub use error::{DetachError, InstanceError, PlanError, PublishError};
+pub use events::{
+    Event, EventKind, EventLine, EventSchema, EventStream, EventSummary, SummaryKind,
+};
+pub use finding::{Finding, FindingCode, Severity};
 pub use instance::{QuicLb, Writer};
 pub use live::Published as LiveGeneration;
 pub use loader::Loader;
 pub use observe::observe;
+pub use probe::{
+    InterfaceProbe, KernelSupport, OffloadHint, ProbeSchema, ProgramOnHook, Queues, XdpSupport,
+};
 pub use publish::{Aborted, Publication, Step};
 pub use stats::{BackendStats, EventStats, ServiceStats, Stats};
+pub use status::{
+    Abi, AffinityStatus, Attachment, AttachmentKind, BackendCounters, BackendStatus, CidState,
+    FlowState, GenerationStatus, Health, InstanceList, ListSchema, ListedInstance, Owner, Profile,
+    ProgramStatus, RedirectErrorSource, RedirectErrors, ServiceStatus, Status, StatusSchema, Sweep,
+    TableStatus,
+};
 
 pub use crate::kernel::attach::{AttachError, Mode};
 pub use crate::kernel::statedir::{StateDir, StateRoot};

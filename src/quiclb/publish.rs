@@ -106,7 +106,7 @@ pub struct Publication {
 }
 
 /// Previous records that are kept unless the caller says otherwise.
-const KEEP: usize = 2;
+pub(super) const KEEP: usize = 2;
 
 impl Writer {
     /// Makes the plan's generation the live one. Packets see the old generation or the new one,

@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::error::InstanceError;
 use super::instance::QuicLb;
 use crate::abi;
+use crate::plan::Live;
 use crate::reason::{Reason, Rule};
 
 /// What an instance has counted since it was made. All numbers only rise.
@@ -68,12 +69,17 @@ impl QuicLb {
     /// # Errors
     /// The record of the live generation, which has the names, cannot be read.
     pub fn stats(&self) -> Result<Stats, InstanceError> {
+        self.stats_of(self.live_record()?.as_ref())
+    }
+
+    /// The counters by the names in this record of the live generation.
+    pub(super) fn stats_of(&self, live: Option<&Live>) -> Result<Stats, InstanceError> {
         let mut stats = Stats {
             reasons: self.reasons()?,
             events: self.event_stats()?,
             ..Default::default()
         };
-        let Some(live) = self.live_record()? else {
+        let Some(live) = live else {
             return Ok(stats);
         };
         for service in live.spec.services() {

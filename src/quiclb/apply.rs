@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! From a specification or plan to an instance that forwards: everything that `apply` means.
+//!
+//! All that can be found wrong is found before anything is created: faults of the plan, checks of
+//! the machine, a generation that another writer published meanwhile, a program of somebody else on
+//! the interface. Then the instance is made or opened, the generation published, and only then the
+//! program attached, so that no packet meets an instance without a generation.
+
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+
+use super::attachment::refuse_occupied;
+use super::error::{InstanceError, PlanError, PublishError};
+use super::finding::Finding;
+use super::instance::QuicLb;
+use super::loader::Loader;
+use super::observe::observe;
+use super::publish::Publication;
+use super::status::{has_errors, Attachment, Status};
+use crate::error::ErrorKind;
+use crate::id::InstanceId;
+use crate::kernel::attach::{self, AttachError};
+use crate::kernel::statedir::{StateDir, StateRoot};
+use crate::plan::{
+    plan, Base, Check, CheckCode, CheckResult, Options, Plan, PlanFile, PlanResult,
+    ServiceDisruption,
+};
+use crate::service::{Mode, Spec};
+
+/// What is to be applied.
+#[derive(Debug, Clone)]
+pub enum Wanted {
+    /// A specification, planned against what is live now.
+    Spec {
+        /// What is wanted.
+        spec: Spec,
+        /// What the caller confirms.
+        options: Options,
+    },
+    /// A plan made before: only as long as the generation it was made against is live.
+    Plan(PlanFile),
+}
+
+impl Wanted {
+    /// What is wanted.
+    pub fn spec(&self) -> &Spec {
+        match self {
+            Self::Spec { spec, .. } => spec,
+            Self::Plan(file) => &file.spec,
+        }
+    }
+
+    fn options(&self) -> Options {
+        match self {
+            Self::Spec { options, .. } => *options,
+            Self::Plan(file) => file.options,
+        }
+    }
+}
+
+/// How to apply it.
+#[derive(Debug, Clone)]
+pub struct ApplyOptions {
+    /// Checks of the machine whose errors do not stand in the way.
+    pub force: BTreeSet<CheckCode>,
+    /// Records of previous generations that are kept.
+    pub keep: usize,
+}
+
+impl Default for ApplyOptions {
+    fn default() -> Self {
+        Self {
+            force: BTreeSet::new(),
+            keep: super::publish::KEEP,
+        }
+    }
+}
+
+/// Why nothing, or not everything, was applied.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ApplyError {
+    /// No plan can be made.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// The plan was made against another generation than the live one.
+    #[error(
+        "the plan was made against {}, live is {}",
+        base_text(base),
+        base_text(live)
+    )]
+    #[non_exhaustive]
+    Stale {
+        /// What it was made against.
+        base: Option<Base>,
+        /// What is live.
+        live: Option<Base>,
+    },
+    /// Checks of the machine found errors. Nothing was changed.
+    #[error("redirected frames would be lost: {}", check_text(checks))]
+    #[non_exhaustive]
+    Preflight {
+        /// The errors, at least one.
+        checks: Vec<Check>,
+    },
+    /// The instance cannot be made, opened or read.
+    #[error(transparent)]
+    Instance(#[from] InstanceError),
+    /// The generation was not published. The one before it is still live.
+    #[error(transparent)]
+    Publish(#[from] PublishError),
+    /// The program was not attached. If the instance existed before, the generation is live.
+    #[error(transparent)]
+    Attach(#[from] AttachError),
+}
+
+fn base_text(base: &Option<Base>) -> String {
+    match base {
+        None => "no generation".to_owned(),
+        Some(base) => format!("generation {} ({})", base.generation, base.digest),
+    }
+}
+
+fn check_text(checks: &[Check]) -> String {
+    let texts: Vec<_> = checks
+        .iter()
+        .map(|check| format!("{} {}: {}", check.code, check.object, check.message))
+        .collect();
+    texts.join("; ")
+}
+
+impl ApplyError {
+    /// What a caller can do about it.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Plan(error) => error.kind(),
+            Self::Stale { .. } => ErrorKind::StalePlan,
+            Self::Preflight { .. } => ErrorKind::Preflight,
+            Self::Instance(error) => error.kind(),
+            Self::Publish(error) => error.kind(),
+            Self::Attach(error) => error.kind(),
+        }
+    }
+}
+
+/// What was applied.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct Applied {
+    /// Names this form.
+    pub schema: ApplySchema,
+    /// The instance's UUID.
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
+    pub instance_id: InstanceId,
+    /// Whether anything was published.
+    pub result: ApplyResult,
+    /// Number of the generation that is live now.
+    pub generation: u64,
+    /// Number of the one that was live before.
+    pub previous_generation: Option<u64>,
+    /// Milliseconds that the publication took, the wait for the last packets of the old generation
+    /// included.
+    pub publish_ms: f64,
+    /// What the published tables did to the flows of each service.
+    pub disruption: Vec<ServiceDisruption>,
+    /// What holds the program on its interface.
+    pub attachment: Attachment,
+    /// What is not as it should be all the same.
+    pub findings: Vec<Finding>,
+}
+
+/// Names the form of what was applied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub enum ApplySchema {
+    /// The first form.
+    #[serde(rename = "guideway.quiclb.apply/v1")]
+    V1,
+}
+
+/// Whether anything was published.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum ApplyResult {
+    /// The first generation of the instance.
+    Created,
+    /// Another generation.
+    Changed,
+    /// Nothing: the live generation says the same.
+    Unchanged,
+}
+
+impl Applied {
+    /// Whether some finding is an error.
+    pub fn has_errors(&self) -> bool {
+        has_errors(&self.findings)
+    }
+}
+
+/// Plans the change from what is live, which may be nothing, to `spec`, on this machine as it is
+/// now. Changes nothing. The interfaces are those of the calling thread's network namespace.
+///
+/// # Errors
+/// Everything that stands against the plan, or what kept it from being made.
+pub fn plan_here(root: &StateRoot, spec: &Spec, options: Options) -> Result<Plan, PlanError> {
+    let dir = root.quiclb(spec.instance_id());
+    if dir.exists().map_err(InstanceError::from)? {
+        QuicLb::open(&dir)?.plan(spec, options)
+    } else {
+        Ok(plan(None, spec, &observe()?, options)?)
+    }
+}
+
+/// Makes `wanted` live and attaches the program.
+///
+/// Everything that can be found wrong is found before anything is created. An instance that is
+/// created here and cannot be attached is removed again.
+///
+/// # Errors
+/// [`ApplyError`]; its variants say what has changed.
+pub fn apply(
+    root: &StateRoot,
+    wanted: &Wanted,
+    options: &ApplyOptions,
+) -> Result<Applied, ApplyError> {
+    let spec = wanted.spec();
+    let dir = root.quiclb(spec.instance_id());
+    if let Wanted::Plan(PlanFile { offline: true, .. }) = wanted {
+        return Err(PublishError::Offline.into());
+    }
+    let load = || Loader::new(&dir, spec.limits()).load();
+    let created = !dir.exists().map_err(InstanceError::from)?;
+    let (plan, repaired) = match plan_here(root, spec, wanted.options()) {
+        Err(PlanError::Instance(error)) if error.is_repairable() => {
+            refuse_occupied(&dir, spec.interface())?;
+            let writer = load()?;
+            (writer.plan(spec, wanted.options())?, Some(writer))
+        }
+        plan => (plan?, None),
+    };
+    if let Wanted::Plan(file) = wanted {
+        if file.base != plan.document().base {
+            return Err(ApplyError::Stale {
+                base: file.base.clone(),
+                live: plan.document().base.clone(),
+            });
+        }
+    }
+    preflight(&plan, &options.force)?;
+    refuse_occupied(&dir, spec.interface())?;
+
+    let mut writer = match repaired {
+        Some(writer) => writer,
+        None => load()?,
+    };
+    let published = writer.publish_observed(&plan, options.keep, |_| Ok(()))?;
+    if let Err(error) = writer.attach(spec.interface(), attach_mode(spec.mode())) {
+        // Nothing was there before, so nothing stays: a specification with another mode, which
+        // no live instance takes, must be possible next.
+        if created && published.previous.is_none() {
+            writer.purge()?;
+        }
+        return Err(error.into());
+    }
+    report(&dir, &plan, &published)
+}
+
+/// Refuses if the machine loses frames for a reason that the caller has not named.
+fn preflight(plan: &Plan, force: &BTreeSet<CheckCode>) -> Result<(), ApplyError> {
+    let checks = plan.document().preflight.iter();
+    let errors: Vec<_> = checks
+        .filter(|check| check.result == CheckResult::Error && !force.contains(&check.code))
+        .cloned()
+        .collect();
+    if errors.is_empty() {
+        Ok(())
+    } else {
+        Err(ApplyError::Preflight { checks: errors })
+    }
+}
+
+fn attach_mode(mode: Mode) -> attach::Mode {
+    match mode {
+        Mode::Native => attach::Mode::Native,
+        Mode::Generic => attach::Mode::Generic,
+        Mode::Offload => attach::Mode::Hardware,
+    }
+}
+
+fn report(dir: &StateDir, plan: &Plan, published: &Publication) -> Result<Applied, ApplyError> {
+    let status = Status::of(dir)?;
+    Ok(Applied {
+        schema: ApplySchema::V1,
+        instance_id: dir.instance(),
+        result: match published.result {
+            PlanResult::Create => ApplyResult::Created,
+            PlanResult::Change => ApplyResult::Changed,
+            PlanResult::Unchanged => ApplyResult::Unchanged,
+        },
+        generation: published.generation,
+        previous_generation: published.previous,
+        publish_ms: published.duration.as_secs_f64() * 1_000.0,
+        disruption: plan.document().disruption(),
+        attachment: status.attachment,
+        findings: status.findings,
+    })
+}

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Taking an instance off its interface, and removing its state.
+
+use serde::Serialize;
+
+use super::attachment::{index_of, pinned_link, pinned_program, refuse_occupied, LINK};
+use super::error::{DetachError, InstanceError};
+use super::instance::QuicLb;
+use crate::error::ErrorKind;
+use crate::id::{InstanceId, InterfaceName};
+use crate::kernel::attach::{AttachError, NetlinkAttachment};
+use crate::kernel::statedir::{Section, StateDir, StateDirLock};
+
+/// What was taken off and removed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct Detached {
+    /// Names this form.
+    pub schema: DetachSchema,
+    /// The instance's UUID.
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
+    pub instance_id: InstanceId,
+    /// Whether the program was on the interface before.
+    pub detached: bool,
+    /// Names of the pins that were removed.
+    pub removed: Vec<String>,
+    /// What should have been removed and was not.
+    pub left: Vec<LeftBehind>,
+}
+
+/// Names the form of what was detached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub enum DetachSchema {
+    /// The first form.
+    #[serde(rename = "guideway.quiclb.detach/v1")]
+    V1,
+}
+
+/// Something that should have been removed and was not.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct LeftBehind {
+    /// Its name.
+    pub name: String,
+    /// Why it is still there.
+    pub reason: String,
+}
+
+/// Takes an instance's program off its interface; with `purge` also removes everything that the
+/// instance keeps in the kernel. Without, its generations and counters stay for the next
+/// [`apply`](super::apply()).
+///
+/// # Errors
+/// Nothing was changed: no such instance, state of another version, another writer, or somebody
+/// else's program on the interface.
+pub fn detach(dir: &StateDir, purge: bool) -> Result<Detached, DetachError> {
+    let lock = dir.lock().map_err(InstanceError::from)?;
+    dir.version().map_err(InstanceError::from)?;
+    let mut report = Detached {
+        schema: DetachSchema::V1,
+        instance_id: dir.instance(),
+        detached: false,
+        removed: Vec::new(),
+        left: Vec::new(),
+    };
+    match take_off(&lock, &mut report) {
+        Ok(()) => {}
+        // The kernel accepted it, and the program is there all the same.
+        Err(error) if error.kind() == ErrorKind::Partial => report.left.push(LeftBehind {
+            name: format!("{}/{LINK}", Section::Links),
+            reason: error.to_string(),
+        }),
+        Err(error) => return Err(error.into()),
+    }
+    if purge && report.left.is_empty() {
+        match lock.remove() {
+            Ok(names) => report.removed.extend(names),
+            Err(error) => report.left.push(LeftBehind {
+                name: dir.path().display().to_string(),
+                reason: error.to_string(),
+            }),
+        }
+    }
+    Ok(report)
+}
+
+/// Takes the program off, whether the instance is whole or not: its pins are the proof that it is
+/// ours.
+fn take_off(lock: &StateDirLock, report: &mut Detached) -> Result<(), AttachError> {
+    let dir = lock.dir();
+    let interface = interface(dir);
+    if let Some(interface) = &interface {
+        refuse_occupied(dir, interface)?;
+    }
+    if let Some(link) = pinned_link(dir)? {
+        report.detached = link.state()?.ifindex.is_some();
+        link.detach()?;
+        lock.unpin(Section::Links, LINK)?;
+        report.removed.push(format!("{}/{LINK}", Section::Links));
+        return Ok(());
+    }
+    let Some(program) = pinned_program(dir)? else {
+        return Ok(());
+    };
+    let ifindex = match &interface {
+        Some(interface) => index_of(interface)?,
+        None => None,
+    };
+    let attachment = match ifindex {
+        Some(ifindex) => NetlinkAttachment::find(&program, ifindex)?,
+        None => None,
+    };
+    if let Some(attachment) = attachment {
+        report.detached = attachment.detach(&program)?;
+    }
+    Ok(())
+}
+
+/// The interface of the live generation; none if there is no such generation, or not readable.
+fn interface(dir: &StateDir) -> Option<InterfaceName> {
+    let live = QuicLb::open(dir).ok()?.live_record().ok()??;
+    Some(live.spec().interface().clone())
+}

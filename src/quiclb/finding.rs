@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! What is not as it should be with an instance, each thing by a code of its own.
+
+use std::fmt;
+
+use serde::Serialize;
+
+/// How bad a finding is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// Worth knowing; packets go where they should.
+    Warning,
+    /// Packets do not go where the specification sends them, or will not after the next fault.
+    Error,
+}
+
+/// Something about an instance that is not as it should be.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct Finding {
+    /// Machine name.
+    pub code: FindingCode,
+    /// How bad it is.
+    pub severity: Severity,
+    /// What it is about: a pin, an interface, a service.
+    pub object: String,
+    /// What is the matter.
+    pub message: String,
+    /// What to do about it.
+    pub remedy: Option<String>,
+}
+
+impl Finding {
+    pub(super) fn new(
+        code: FindingCode,
+        object: impl fmt::Display,
+        message: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Self {
+        let remedy = remedy.into();
+        Self {
+            code,
+            severity: code.severity(),
+            object: object.to_string(),
+            message: message.into(),
+            remedy: Some(remedy).filter(|remedy| !remedy.is_empty()),
+        }
+    }
+}
+
+/// Defines the codes with their text, their severity, and what holds where nothing is found.
+macro_rules! codes {
+    ($($(#[$doc:meta])* $variant:ident = $text:literal, $severity:ident, $sound:literal;)+) => {
+        /// Machine name of a finding.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+        #[non_exhaustive]
+        pub enum FindingCode { $($(#[$doc])* #[serde(rename = $text)] $variant,)+ }
+
+        impl FindingCode {
+            /// Every code.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
+
+            /// The code's text in documents and outputs.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $text,)+ }
+            }
+
+            /// How bad it is.
+            pub const fn severity(self) -> Severity {
+                match self { $(Self::$variant => Severity::$severity,)+ }
+            }
+
+            /// What holds where it was looked for and not found.
+            pub const fn sound(self) -> &'static str {
+                match self { $(Self::$variant => $sound,)+ }
+            }
+        }
+    };
+}
+
+impl FindingCode {
+    /// Whether it is only looked for where a generation is live.
+    pub(super) const fn needs_generation(self) -> bool {
+        matches!(
+            self,
+            Self::Leftover
+                | Self::ForeignProgram
+                | Self::OtherProgram
+                | Self::UnpinnedLink
+                | Self::NoInterface
+                | Self::IfindexDrift
+                | Self::SourceMacDrift
+                | Self::CidLengthMismatch
+                | Self::NoRedirectErrorsSource
+        )
+    }
+}
+
+codes! {
+    /// A pin of the state directory is missing, or the program uses other maps than those pinned.
+    LostPin = "lost-pin", Error, "the program and its maps are pinned and belong together";
+    /// Nothing is published: an attached program would pass every packet to the host.
+    NoGeneration = "no-generation", Error, "a generation is live";
+    /// A generation is live that nothing in the state directory describes.
+    OrphanGeneration = "orphan-generation", Error, "the live generation is pinned";
+    /// What was stored with the live generation cannot be read.
+    UnreadableRecord = "unreadable-record", Error, "the record of the generation is readable";
+    /// Pins of generations that are over, or never were.
+    Leftover = "leftover", Warning, "no pins of dead generations";
+    /// The pinned link holds no interface any more.
+    LinkWithoutInterface = "link-without-interface", Error, "no link without an interface";
+    /// The program is held by a link that is not pinned and ends with its owner.
+    UnpinnedLink = "unpinned-link", Error, "no attachment that ends with a process";
+    /// The interface runs another program of this instance than the pinned one.
+    OtherProgram = "other-program", Error, "what runs is the pinned program";
+    /// Somebody else's program is on the interface.
+    ForeignProgram = "foreign-program", Error, "no foreign program on the interface";
+    /// The interface where packets arrive does not exist here.
+    NoInterface = "no-interface", Error, "the interface exists";
+    /// An interface was made again since the generation was published.
+    IfindexDrift = "ifindex-drift", Error, "all interfaces are those that were published";
+    /// An interface has another address than the one that frames are sent with.
+    SourceMacDrift = "source-mac-drift", Warning, "source addresses are those of the interfaces";
+    /// The program met an inconsistency of its own.
+    Internal = "internal", Error, "the program met no inconsistency";
+    /// Connection IDs of another length than the specification says.
+    CidLengthMismatch = "cid-length-mismatch", Warning, "connection IDs have the length agreed on";
+    /// Nothing tells what becomes of redirected frames.
+    NoRedirectErrorsSource = "no-redirect-errors-source", Warning,
+        "lost redirected frames are counted";
+}
+
+impl fmt::Display for FindingCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}

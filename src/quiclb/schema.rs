@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! JSON Schemas (2020-12) of the documents that the load balancer writes.
+//!
+//! They are made from the Rust types, with the feature `schema`; the texts here are always there.
+//! Members may be added to a document without a new version of its form, so none is closed. The
+//! schema of the specification, which is read, is
+//! [`service::schema::SPEC`](crate::service::schema::SPEC).
+
+/// The schema of a plan.
+pub const PLAN: &str = include_str!("schema/plan.json");
+
+/// The schema of a status.
+pub const STATUS: &str = include_str!("schema/status.json");
+
+/// The schema of a trace.
+pub const TRACE: &str = include_str!("schema/trace.json");
+
+/// The schema of a line of events.
+pub const EVENT: &str = include_str!("schema/event.json");
+
+/// Names of all schemas, that of the specification included.
+pub const NAMES: &[&str] = &["spec", "plan", "status", "trace", "event"];
+
+/// The schema of this name, if there is one.
+pub fn named(name: &str) -> Option<&'static str> {
+    match name {
+        "spec" => Some(crate::service::schema::SPEC),
+        "plan" => Some(PLAN),
+        "status" => Some(STATUS),
+        "trace" => Some(TRACE),
+        "event" => Some(EVENT),
+        _ => None,
+    }
+}
+
+/// The schema of this name, made from the types. [`named`] gives the same text.
+#[cfg(feature = "schema")]
+pub fn generate(name: &str) -> Option<String> {
+    match name {
+        "spec" => Some(crate::service::schema::generate_spec()),
+        "plan" => Some(of::<crate::plan::PlanDocument>(name)),
+        "status" => Some(of::<super::Status>(name)),
+        "trace" => Some(of::<super::trace::TraceDocument>(name)),
+        "event" => Some(of::<super::EventLine>(name)),
+        _ => None,
+    }
+}
+
+#[cfg(feature = "schema")]
+fn of<T: schemars::JsonSchema>(name: &str) -> String {
+    let settings = schemars::generate::SchemaSettings::draft2020_12().for_serialize();
+    let mut schema = settings.into_generator().into_root_schema_for::<T>();
+    schema.insert(
+        "$id".into(),
+        format!("urn:guideway:quiclb:{name}:v1").into(),
+    );
+    schema.insert("title".into(), format!("quiclb {name}").into());
+    // Plain data with text keys always serialises.
+    let mut text = serde_json::to_string_pretty(&schema).unwrap_or_default();
+    text.push('\n');
+    text
+}

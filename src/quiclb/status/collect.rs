@@ -1,0 +1,469 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Gathers the status of an instance, and what is wrong with it.
+
+use std::collections::BTreeMap;
+
+use super::lost::Lost;
+use super::{
+    has_errors, Abi, Attachment, AttachmentKind, BackendCounters, BackendStatus, GenerationStatus,
+    Health, Owner, Profile, ProgramStatus, RedirectErrorSource, RedirectErrors, ServiceStatus,
+    Status, StatusSchema, TableStatus,
+};
+use crate::hex;
+use crate::id::InterfaceName;
+use crate::kernel::attach::{occupants, Occupant};
+use crate::kernel::clock;
+use crate::kernel::statedir::{AbiVersion, Section, StateDir, StateError};
+use crate::plan::{ifindex_drift, CheckResult, Live};
+use crate::quiclb::attachment::{index_of, pinned_link, LINK};
+use crate::quiclb::error::InstanceError;
+use crate::quiclb::finding::{Finding, FindingCode};
+use crate::quiclb::instance::QuicLb;
+use crate::quiclb::observe::observe;
+use crate::quiclb::stats::{ServiceStats, Stats};
+use crate::reason::Reason;
+
+const APPLY: &str = "apply the specification again";
+
+pub(super) fn collect(dir: &StateDir) -> Result<Status, InstanceError> {
+    let abi = match dir.version() {
+        Ok(abi) => Some(abi),
+        // The map that tells the version is lost; what else is there may still be of use.
+        Err(StateError::Open(error)) if error.is_not_found() => None,
+        Err(error) => return Err(error.into()),
+    };
+    match QuicLb::open(dir) {
+        Ok(instance) => whole(&instance, abi),
+        Err(error) if abi.is_none() => {
+            let remedy = "nothing tells which version made it: remove the directory by hand";
+            partial(dir, abi, &error, remedy)
+        }
+        Err(error) if error.is_repairable() => partial(dir, abi, &error, APPLY),
+        Err(error) => Err(error),
+    }
+}
+
+/// An instance with all its pins.
+fn whole(instance: &QuicLb, abi: Option<AbiVersion>) -> Result<Status, InstanceError> {
+    let mut findings = Vec::new();
+    let live = live(instance, &mut findings)?;
+    let stats = instance.stats_of(live.as_ref())?;
+    let interface = live.as_ref().map(|live| live.spec().interface());
+    let attachment = attachment(instance, interface, &mut findings)?;
+    let attached = attachment.owner == Owner::Ours;
+
+    if let Some(live) = &live {
+        leftovers(instance, live, &mut findings)?;
+        drift(live, &mut findings)?;
+    }
+    counted(&stats, &mut findings);
+    let lost = match &live {
+        Some(live) => lost(live, &mut findings)?,
+        None => Lost::default(),
+    };
+    let program = instance.program();
+    let mut status = empty(instance.dir(), abi, attachment, health(attached, &findings));
+    status.program.name = Some(program.name().to_owned());
+    status.program.tag = Some(hex::encode(&program.tag()));
+    status.redirect_errors = RedirectErrors {
+        source: match lost.total() {
+            Some(_) => RedirectErrorSource::Device,
+            None => RedirectErrorSource::None,
+        },
+        total: lost.total(),
+    };
+    status.reasons = stats.reasons;
+    status.events = stats.events;
+    status.findings = findings;
+    if let Some(live) = &live {
+        status.interface = Some(live.spec().interface().clone());
+        status.ifindex = Some(live.record.ifindex);
+        status.mode = Some(live.spec().mode());
+        let since = clock::boot_ns().saturating_sub(live.record.published_ns);
+        status.generation = Some(GenerationStatus {
+            number: live.number(),
+            digest: live.digest().to_owned(),
+            age_seconds: since / 1_000_000_000,
+            high_water: instance.generation_mark()?,
+        });
+        status.services = services(live, stats.services, &lost);
+    }
+    Ok(status)
+}
+
+/// An instance that has lost pins: what is known of it without them.
+fn partial(
+    dir: &StateDir,
+    abi: Option<AbiVersion>,
+    error: &InstanceError,
+    remedy: &str,
+) -> Result<Status, InstanceError> {
+    let mut findings = vec![Finding::new(
+        FindingCode::LostPin,
+        dir.path().display(),
+        error.to_string(),
+        remedy,
+    )];
+    let mut attachment = detached(None);
+    if let Some(link) = pinned_link(dir)? {
+        let state = link.state()?;
+        attachment.kind = AttachmentKind::Link;
+        attachment.link_id = Some(state.id);
+        attachment.program_id = Some(state.program_id);
+        match state.ifindex {
+            Some(_) => {
+                attachment.live_program_id = Some(state.program_id);
+                attachment.owner = Owner::Ours;
+            }
+            None => findings.push(dead_link(dir)),
+        }
+    }
+    let attached = attachment.owner == Owner::Ours;
+    let mut status = empty(dir, abi, attachment, health(attached, &findings));
+    status.findings = findings;
+    Ok(status)
+}
+
+/// A status of which only this is known.
+fn empty(
+    dir: &StateDir,
+    abi: Option<AbiVersion>,
+    attachment: Attachment,
+    health: Health,
+) -> Status {
+    Status {
+        schema: StatusSchema::V1,
+        instance_id: dir.instance(),
+        interface: None,
+        ifindex: None,
+        mode: None,
+        health,
+        attachment,
+        program: ProgramStatus {
+            name: None,
+            tag: None,
+            abi: abi.map(|AbiVersion { major, minor }| Abi { major, minor }),
+            profile: Profile::Host,
+        },
+        generation: None,
+        services: Vec::new(),
+        reasons: BTreeMap::new(),
+        affinity: Default::default(),
+        events: Default::default(),
+        redirect_errors: RedirectErrors {
+            source: RedirectErrorSource::None,
+            total: None,
+        },
+        findings: Vec::new(),
+    }
+}
+
+fn health(attached: bool, findings: &[Finding]) -> Health {
+    match (attached, has_errors(findings)) {
+        (false, _) => Health::Detached,
+        (true, true) => Health::Degraded,
+        (true, false) => Health::Ok,
+    }
+}
+
+/// The live generation; what keeps it from being read is a finding.
+fn live(instance: &QuicLb, findings: &mut Vec<Finding>) -> Result<Option<Live>, InstanceError> {
+    let path = instance.dir().path().display();
+    let finding = match instance.live_record() {
+        Ok(Some(live)) => return Ok(Some(live)),
+        Ok(None) => Finding::new(
+            FindingCode::NoGeneration,
+            path,
+            "nothing is published: every packet passes to the host",
+            APPLY,
+        ),
+        Err(error @ InstanceError::Orphan { .. }) => {
+            let remedy = "detach it with --purge, then apply the specification";
+            Finding::new(
+                FindingCode::OrphanGeneration,
+                path,
+                error.to_string(),
+                remedy,
+            )
+        }
+        Err(error @ (InstanceError::Stored(_) | InstanceError::Record(_))) => {
+            let remedy = "detach it with --purge, then apply the specification";
+            Finding::new(
+                FindingCode::UnreadableRecord,
+                path,
+                error.to_string(),
+                remedy,
+            )
+        }
+        Err(error) => return Err(error),
+    };
+    findings.push(finding);
+    Ok(None)
+}
+
+fn detached(program_id: Option<u32>) -> Attachment {
+    Attachment {
+        kind: AttachmentKind::None,
+        link_id: None,
+        program_id,
+        live_program_id: None,
+        owner: Owner::None,
+        previous_program_id: None,
+    }
+}
+
+fn dead_link(dir: &StateDir) -> Finding {
+    Finding::new(
+        FindingCode::LinkWithoutInterface,
+        dir.pin(Section::Links, LINK).display(),
+        "the interface that the link held is gone",
+        APPLY,
+    )
+}
+
+/// What the interface runs, and what holds it there.
+pub(in crate::quiclb) fn attachment(
+    instance: &QuicLb,
+    interface: Option<&InterfaceName>,
+    findings: &mut Vec<Finding>,
+) -> Result<Attachment, InstanceError> {
+    let ours = instance.program().id();
+    let mut attachment = detached(Some(ours));
+    let link = match pinned_link(instance.dir())? {
+        Some(link) => Some(link.state()?),
+        None => None,
+    };
+    if let Some(link) = &link {
+        attachment.kind = AttachmentKind::Link;
+        attachment.link_id = Some(link.id);
+        if link.ifindex.is_none() {
+            findings.push(dead_link(instance.dir()));
+        }
+    }
+    let Some(interface) = interface else {
+        // Without a record the interface is known by the link alone.
+        if let Some(link) = link.filter(|link| link.ifindex.is_some()) {
+            attachment.live_program_id = Some(link.program_id);
+            attachment.owner = Owner::Ours;
+        }
+        return Ok(attachment);
+    };
+    let Some(ifindex) = index_of(interface)? else {
+        let message = "there is no such interface here";
+        findings.push(Finding::new(
+            FindingCode::NoInterface,
+            interface,
+            message,
+            format!("create {interface}, then {APPLY}"),
+        ));
+        return Ok(attachment);
+    };
+    let linked = link.filter(|link| link.ifindex == Some(ifindex));
+    let Some(occupant) = occupants(ifindex)?.into_iter().next() else {
+        return Ok(attachment);
+    };
+    attachment.live_program_id = Some(occupant.program_id);
+    if linked.is_some_and(|link| link.program_id == occupant.program_id) {
+        attachment.owner = Owner::Ours;
+        if occupant.program_id != ours {
+            findings.push(Finding::new(
+                FindingCode::OtherProgram,
+                interface,
+                format!("{occupant} runs, the pinned program is {ours}"),
+                APPLY,
+            ));
+        }
+    } else if occupant.program_id == ours {
+        attachment.owner = Owner::Ours;
+        attachment.link_id = occupant.link_id;
+        attachment.kind = match occupant.link_id {
+            Some(_) => AttachmentKind::Link,
+            None => AttachmentKind::Netlink,
+        };
+        findings.extend(unpinned(interface, &occupant));
+    } else {
+        attachment.owner = Owner::Foreign;
+        findings.push(Finding::new(
+            FindingCode::ForeignProgram,
+            interface,
+            format!("{occupant} holds the interface"),
+            "take it off if it is not needed, or use another interface",
+        ));
+    }
+    Ok(attachment)
+}
+
+fn unpinned(interface: &InterfaceName, occupant: &Occupant) -> Option<Finding> {
+    let link = occupant.link_id?;
+    Some(Finding::new(
+        FindingCode::UnpinnedLink,
+        interface,
+        format!("link {link} holds the program and is not pinned: it ends with its owner"),
+        APPLY,
+    ))
+}
+
+fn leftovers(
+    instance: &QuicLb,
+    live: &Live,
+    findings: &mut Vec<Finding>,
+) -> Result<(), InstanceError> {
+    // Records of former generations are kept for a return to them.
+    let names = instance.leftovers(live.number(), usize::MAX)?;
+    findings.extend(names.into_iter().map(|name| {
+        Finding::new(
+            FindingCode::Leftover,
+            instance.dir().pin(Section::Generations, &name).display(),
+            "belongs to no generation that is live or kept",
+            "the next change that is applied removes it",
+        )
+    }));
+    Ok(())
+}
+
+/// Interfaces and addresses that are no longer those of the generation.
+fn drift(live: &Live, findings: &mut Vec<Finding>) -> Result<(), InstanceError> {
+    let world = observe()?;
+    let ingress = live.spec().interface();
+    let own = [(ingress.as_str(), live.record.ifindex)];
+    let placed = || {
+        live.placed().flat_map(|(service, record)| {
+            let backends = service.backends.iter();
+            backends.filter_map(|backend| Some((backend, record.backend(backend.id.get())?)))
+        })
+    };
+    let targets = placed().map(|(backend, placed)| (backend.interface.as_str(), placed.ifindex));
+    let published = own.into_iter().chain(targets);
+    for check in ifindex_drift(published, &world) {
+        if check.result == CheckResult::Error {
+            findings.push(Finding::new(
+                FindingCode::IfindexDrift,
+                check.object,
+                check.message,
+                check.remedy.unwrap_or_default(),
+            ));
+        }
+    }
+    let mut changed = BTreeMap::new();
+    for (backend, placed) in placed() {
+        let now = world
+            .device(&backend.interface)
+            .and_then(|device| device.mac);
+        if let (Some(published), Some(now)) = (placed.source_mac, now) {
+            if now.octets() != published {
+                changed.insert(&backend.interface, (published, now));
+            }
+        }
+    }
+    findings.extend(changed.into_iter().map(|(interface, (published, now))| {
+        let published = crate::addr::MacAddr::new(published);
+        Finding::new(
+            FindingCode::SourceMacDrift,
+            interface,
+            format!("frames are sent from {published}, the interface has {now}"),
+            APPLY,
+        )
+    }));
+    Ok(())
+}
+
+/// Counters that should not rise.
+fn counted(stats: &Stats, findings: &mut Vec<Finding>) {
+    let internal = stats.reasons.get(Reason::Internal.name()).copied();
+    if let Some(count @ 1..) = internal {
+        findings.push(Finding::new(
+            FindingCode::Internal,
+            Reason::Internal,
+            format!("{count} packets met an inconsistency of the program's own data"),
+            "report it with the output of this command",
+        ));
+    }
+    for service in &stats.services {
+        if let Some(count @ 1..) = service.counters.get("cid_len_mismatch").copied() {
+            findings.push(Finding::new(
+                FindingCode::CidLengthMismatch,
+                &service.name,
+                format!("{count} packets with connection IDs of another length"),
+                "set short_dcid_len to the length of the servers' connection IDs",
+            ));
+        }
+    }
+}
+
+/// Redirected frames that devices count as lost; a target that tells nothing is a finding.
+fn lost(live: &Live, findings: &mut Vec<Finding>) -> Result<Lost, InstanceError> {
+    let ingress = live.spec().interface();
+    let backends = live
+        .spec()
+        .services()
+        .iter()
+        .flat_map(|service| &service.backends);
+    // What leaves where it came in is transmitted, not redirected.
+    let targets = backends
+        .map(|backend| &backend.interface)
+        .filter(|name| *name != ingress);
+    let lost = Lost::ask(ingress, targets)?;
+    findings.extend(lost.untold().map(|name| {
+        Finding::new(
+            FindingCode::NoRedirectErrorsSource,
+            name,
+            "its driver does not tell how many redirected frames are lost",
+            "",
+        )
+    }));
+    Ok(lost)
+}
+
+fn services(live: &Live, stats: Vec<ServiceStats>, lost: &Lost) -> Vec<ServiceStatus> {
+    let mut stats: BTreeMap<_, _> = stats
+        .into_iter()
+        .map(|stats| (stats.name.clone(), stats))
+        .collect();
+    live.placed()
+        .map(|(service, record)| {
+            let stats = stats.remove(&service.name).unwrap_or_default();
+            let table = live.record.table(service.id.get());
+            let backends = service.backends.iter().filter_map(|backend| {
+                let id = backend.id.get();
+                let placed = record.backend(id)?;
+                let counted = stats.backends.iter().find(|counted| counted.id == id);
+                Some(BackendStatus {
+                    id,
+                    row: placed.row,
+                    incarnation: placed.incarnation,
+                    interface: backend.interface.clone(),
+                    ifindex: placed.ifindex,
+                    mac: backend.mac,
+                    state: backend.state,
+                    weight: backend.weight,
+                    server_ids: backend.server_ids.iter().map(ToString::to_string).collect(),
+                    slots: table
+                        .and_then(|table| table.slots.get(&id))
+                        .copied()
+                        .unwrap_or(0),
+                    counters: BackendCounters {
+                        packets: counted.map_or(0, |counted| counted.packets),
+                        bytes: counted.map_or(0, |counted| counted.bytes),
+                        redirect_errors: lost.targets.get(&backend.interface).copied().flatten(),
+                    },
+                })
+            });
+            ServiceStatus {
+                name: service.name.clone(),
+                service_id: service.id.get(),
+                vip: service.vip,
+                port: service.port,
+                protocol: service.protocol,
+                routing: service.quic.routing,
+                tracking: service.tracking,
+                table: TableStatus {
+                    size: service.maglev_table_size.get(),
+                    digest: table.map(|table| table.digest.clone()).unwrap_or_default(),
+                },
+                backends: backends.collect(),
+                counters: stats.counters,
+                rules: stats.rules,
+            }
+        })
+        .collect()
+}
