@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! `apply`: publish and attach.
+
+use guideway::plan::CheckCode;
+use guideway::quiclb::{apply, Applied, ApplyError, ApplyOptions, ApplyResult, PlanError};
+use guideway::quiclb::{StateRoot, Wanted};
+use serde_json::Value;
+
+use crate::args::ApplyArgs;
+use crate::failure::{Done, Failure};
+use crate::input::{self, Document};
+use crate::output::Output;
+use crate::plan::{change_text, disruption_text};
+use crate::status;
+use crate::text::or_dash;
+
+pub(crate) fn run(
+    arguments: &ApplyArgs,
+    root: &StateRoot,
+    output: &Output,
+) -> Result<Done, Failure> {
+    let bytes = input::read(&arguments.file)?;
+    if !arguments.ack_hardware_offload && wants_offload(&bytes) {
+        return Err(Failure::usage(
+            "mode offload runs the program on the network card, without a fallback; confirm with \
+             --ack-hardware-offload",
+        ));
+    }
+    let wanted = match Document::parse(&arguments.file, &bytes)? {
+        Document::Spec(spec) => Wanted::Spec {
+            spec,
+            options: arguments.confirmed.options(),
+        },
+        Document::Plan(_) if arguments.confirmed.any() => {
+            return Err(Failure::usage(
+                "what a plan may do was confirmed when it was made; --disruptive and \
+                 --reuse-server-id belong to plan, or to apply with a specification",
+            ))
+        }
+        Document::Plan(file) => Wanted::Plan(file),
+    };
+    let forced = CheckCode::ALL.iter().copied();
+    let options = ApplyOptions {
+        force: forced
+            .filter(|code| arguments.force.iter().any(|forced| forced == code.as_str()))
+            .collect(),
+        keep: arguments.keep,
+    };
+    let instance = wanted.spec().instance_id();
+    let applied = apply(root, &wanted, &options).map_err(|error| match error {
+        ApplyError::Plan(PlanError::Faults(faults)) => {
+            Failure::invalid(arguments.file.display(), &faults)
+        }
+        error => Failure::from(error).about(instance),
+    })?;
+    output.result(&applied, text)?;
+    Ok(Done::degraded_if(applied.has_errors()))
+}
+
+/// Whether a document that may not even be valid says that it is for a network card; a plan says
+/// it in the same place as a specification.
+fn wants_offload(bytes: &[u8]) -> bool {
+    serde_json::from_slice::<Value>(bytes).is_ok_and(|value| value["mode"] == "offload")
+}
+
+fn text(applied: &Applied) -> String {
+    let result = match applied.result {
+        ApplyResult::Created => "created",
+        ApplyResult::Changed => "changed",
+        ApplyResult::Unchanged => "unchanged",
+    };
+    let mut text = format!(
+        "instance {}: {result}, generation {} (before: {}), published in {:.1} ms\n",
+        applied.instance_id,
+        applied.generation,
+        or_dash(applied.previous_generation),
+        applied.publish_ms,
+    );
+    status::attachment_text(&applied.attachment, &mut text);
+    for service in &applied.disruption {
+        text.push_str(&format!(
+            "\n{} (service {:#010x}): {}\n",
+            service.name,
+            service.service_id,
+            change_text(service.change),
+        ));
+        disruption_text(&service.disruption, &mut text);
+    }
+    status::findings_text(&applied.findings, &mut text);
+    text
+}

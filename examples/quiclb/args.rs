@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! The command line.
+
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::builder::PossibleValuesParser;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use guideway::capture::{from_hex, HexTextError};
+use guideway::id::{InstanceId, InterfaceName};
+use guideway::plan::{CheckCode, Options};
+use guideway::quiclb::{schema, StateRoot};
+
+/// Direct-server-return load balancer for QUIC, UDP and TCP.
+#[derive(Debug, Parser)]
+#[command(name = "quiclb", version, max_term_width = 100)]
+pub(crate) struct Cli {
+    /// Form of the output; text unless said otherwise, but json for events
+    #[arg(short, long, global = true, value_enum)]
+    output: Option<Form>,
+
+    /// Where a bpffs is mounted
+    #[arg(long, global = true, value_name = "DIR", default_value = "/sys/fs/bpf")]
+    state_root: PathBuf,
+
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+impl Cli {
+    pub(crate) fn form(&self) -> Form {
+        self.output.unwrap_or(match self.verb {
+            Verb::Events(_) => Form::Json,
+            _ => Form::Text,
+        })
+    }
+
+    pub(crate) fn state_root(&self) -> StateRoot {
+        StateRoot::new(&self.state_root)
+    }
+}
+
+/// Form of the output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Form {
+    /// For people.
+    Text,
+    /// One JSON object; events: one per line.
+    Json,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// Show what an interface and this kernel offer
+    Probe(ProbeArgs),
+    /// Show what applying a specification would do, and change nothing
+    Plan(PlanArgs),
+    /// Publish a specification or a plan, and attach
+    Apply(ApplyArgs),
+    /// Show what an instance does; without one, list all
+    Status(StatusArgs),
+    /// Print events as JSON lines until a time or number is reached
+    Events(EventsArgs),
+    /// Take an instance off its interface
+    Detach(DetachArgs),
+    /// Run frames through the program itself and show what becomes of them, and why
+    Trace(TraceArgs),
+    /// Check an instance, or a specification before it is applied
+    Doctor(DoctorArgs),
+    /// Show what differs between two, and what the change would move
+    Diff(DiffArgs),
+    /// Print the JSON Schema of a document
+    Schema(SchemaArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ProbeArgs {
+    /// Name of the interface
+    pub(crate) interface: InterfaceName,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PlanArgs {
+    /// The specification
+    pub(crate) spec: PathBuf,
+    /// File to write the plan to, for apply; it holds the specification's secrets
+    pub(crate) out: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) confirmed: Confirmed,
+    /// Ask nothing of this machine; such a plan cannot be applied
+    #[arg(long)]
+    pub(crate) offline: bool,
+}
+
+/// What only a person may decide.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct Confirmed {
+    /// A new table size or hash seed may move nearly all live flows
+    #[arg(long)]
+    disruptive: bool,
+    /// Server IDs may go to another backend before their quarantine is over
+    #[arg(long)]
+    reuse_server_id: bool,
+}
+
+impl Confirmed {
+    pub(crate) fn options(self) -> Options {
+        Options {
+            disruptive: self.disruptive,
+            reuse_server_id: self.reuse_server_id,
+        }
+    }
+
+    pub(crate) fn any(self) -> bool {
+        self.disruptive || self.reuse_server_id
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ApplyArgs {
+    /// The specification, or a plan that `plan` wrote
+    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) confirmed: Confirmed,
+    /// In mode offload: the program runs on the network card, without a fallback
+    #[arg(long)]
+    pub(crate) ack_hardware_offload: bool,
+    /// Go on although this check of the machine finds an error; repeatable
+    #[arg(long, value_name = "CODE", value_parser = check_code())]
+    pub(crate) force: Vec<String>,
+    /// Previous specifications to keep
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    pub(crate) keep: usize,
+}
+
+fn check_code() -> PossibleValuesParser {
+    PossibleValuesParser::new(CheckCode::ALL.iter().map(|code| code.as_str()))
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StatusArgs {
+    /// UUID of the instance
+    pub(crate) instance: Option<InstanceId>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct EventsArgs {
+    /// UUID of the instance
+    pub(crate) instance: InstanceId,
+    /// Stop after so many seconds
+    #[arg(default_value_t = 5)]
+    pub(crate) seconds: u32,
+    /// Stop after so many events
+    #[arg(default_value_t = 128)]
+    pub(crate) limit: u32,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DetachArgs {
+    /// UUID of the instance
+    pub(crate) instance: InstanceId,
+    /// Remove everything that the instance keeps in the kernel, too
+    #[arg(long)]
+    pub(crate) purge: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TraceArgs {
+    /// The specification or plan that the frames meet
+    #[arg(required_unless_present = "from", conflicts_with = "from")]
+    pub(crate) spec: Option<PathBuf>,
+    /// Take the live specification of this instance
+    #[arg(long, value_name = "INSTANCE")]
+    pub(crate) from: Option<InstanceId>,
+    #[command(flatten)]
+    pub(crate) frames: FrameArgs,
+    /// Name of the service that the payload is for
+    #[arg(long, value_name = "NAME", requires = "payload")]
+    pub(crate) service: Option<String>,
+    /// Where the payload comes from [default: an address set aside for documentation]
+    #[arg(long, value_name = "ADDR:PORT", requires = "payload")]
+    pub(crate) source: Option<SocketAddr>,
+    /// Let no frame meet the state that earlier ones left
+    #[arg(long)]
+    pub(crate) fresh: bool,
+}
+
+/// Where frames come from: one of these.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+pub(crate) struct FrameArgs {
+    /// Frames of a pcap or pcapng file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) pcap: Option<PathBuf>,
+    /// Frames as hexadecimal text; white space and ':' are ignored
+    #[arg(long, value_name = "HEX", num_args = 1.., value_parser = hexadecimal)]
+    pub(crate) hex: Vec<Bytes>,
+    /// One UDP payload as hexadecimal text, sent to a service
+    #[arg(long, value_name = "HEX", requires = "service", value_parser = hexadecimal)]
+    pub(crate) payload: Option<Bytes>,
+}
+
+/// Bytes of an argument.
+#[derive(Debug, Clone)]
+pub(crate) struct Bytes(pub(crate) Vec<u8>);
+
+fn hexadecimal(text: &str) -> Result<Bytes, HexTextError> {
+    from_hex(text).map(Bytes)
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArgs {
+    /// UUID of an instance, or a specification
+    #[arg(value_name = "INSTANCE or SPEC")]
+    pub(crate) object: OsString,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DiffArgs {
+    /// UUID of an instance, a specification, or a plan
+    pub(crate) from: OsString,
+    /// Likewise
+    pub(crate) to: OsString,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SchemaArgs {
+    /// Name of the document
+    #[arg(value_parser = PossibleValuesParser::new(schema::NAMES))]
+    pub(crate) name: String,
+}
+
+/// What clap has to say, without its mark of an error.
+pub(crate) fn message(error: &clap::Error) -> String {
+    let text = error.render().to_string();
+    text.trim_end()
+        .strip_prefix("error: ")
+        .unwrap_or(&text)
+        .to_owned()
+}
+
+/// Whether a command line that cannot be read asks for JSON.
+pub(crate) fn wants_json(arguments: &[OsString]) -> bool {
+    let mut json = false;
+    let mut arguments = arguments
+        .iter()
+        .skip(1)
+        .map(|argument| argument.to_string_lossy());
+    while let Some(argument) = arguments.next() {
+        match argument.as_ref() {
+            "--" => break,
+            "-o" | "--output" => json = arguments.next().is_some_and(|form| form == "json"),
+            "-ojson" | "-o=json" | "--output=json" => json = true,
+            _ => {}
+        }
+    }
+    json
+}

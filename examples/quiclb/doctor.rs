@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! `doctor`: check an instance, or a specification before it is applied.
+
+use std::path::Path;
+
+use guideway::plan::CheckResult;
+use guideway::quiclb::{Diagnosis, StateRoot};
+
+use crate::args::DoctorArgs;
+use crate::failure::{Done, Failure};
+use crate::input;
+use crate::output::Output;
+use crate::plan::result_text;
+use crate::text::checks;
+
+pub(crate) fn run(
+    arguments: &DoctorArgs,
+    root: &StateRoot,
+    output: &Output,
+) -> Result<Done, Failure> {
+    let diagnosis = match input::instance(&arguments.object) {
+        Some(instance) => Diagnosis::of_instance(&root.quiclb(instance))
+            .map_err(|error| Failure::from(error).about(instance))?,
+        None => {
+            let path = Path::new(&arguments.object);
+            let spec = input::Document::parse(path, &input::read(path)?)?.into_spec();
+            Diagnosis::of_spec(root, path.display().to_string(), &spec)
+                .map_err(|error| Failure::from(error).about(path.display()))?
+        }
+    };
+    output.result(&diagnosis, text)?;
+    Ok(Done::degraded_if(diagnosis.result == CheckResult::Error))
+}
+
+fn text(diagnosis: &Diagnosis) -> String {
+    let mut text = format!("{}: {}\n", diagnosis.object, result_text(diagnosis.result));
+    checks(
+        &mut text,
+        "checks",
+        diagnosis.checks.iter().map(|check| {
+            let (code, object) = (check.code.clone(), check.object.as_str());
+            let remedy = check.remedy.as_deref();
+            (
+                result_text(check.result),
+                code,
+                object,
+                check.message.clone(),
+                remedy,
+            )
+        }),
+    );
+    text
+}

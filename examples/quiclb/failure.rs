@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! How a run ends: exit codes and the error object.
+
+use std::fmt::Display;
+use std::io::Write;
+use std::process::ExitCode;
+
+use guideway::error::ErrorKind;
+use guideway::kernel::attach::AttachError;
+use guideway::quiclb::{ApplyError, DetachError, InstanceError, PlanError};
+use guideway::service::Faults;
+use serde::Serialize;
+
+/// How a run ended that did what it was asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Done {
+    /// All of it.
+    Well,
+    /// Some of it.
+    Partly,
+    /// It tells of something that is wrong.
+    Degraded,
+}
+
+impl Done {
+    /// Done, and whether it tells of something that is wrong.
+    pub(crate) fn degraded_if(errors: bool) -> Self {
+        if errors {
+            Self::Degraded
+        } else {
+            Self::Well
+        }
+    }
+
+    pub(crate) fn code(self) -> ExitCode {
+        ExitCode::from(match self {
+            Self::Well => 0,
+            Self::Partly => 3,
+            Self::Degraded => 5,
+        })
+    }
+}
+
+/// Why a run did not do what it was asked.
+#[derive(Debug, Serialize)]
+pub(crate) struct Failure {
+    schema: &'static str,
+    kind: &'static str,
+    message: String,
+    /// What it was about.
+    object: Option<String>,
+    /// Everything that is wrong with a document.
+    faults: Vec<FaultLine>,
+    #[serde(skip)]
+    code: u8,
+}
+
+#[derive(Debug, Serialize)]
+struct FaultLine {
+    pointer: String,
+    code: String,
+    message: String,
+}
+
+/// The exit code of each kind of error.
+fn exit_code(kind: ErrorKind) -> u8 {
+    match kind {
+        ErrorKind::Usage => 2,
+        ErrorKind::Partial => 3,
+        ErrorKind::Occupied
+        | ErrorKind::Incompatible
+        | ErrorKind::StalePlan
+        | ErrorKind::Locked
+        | ErrorKind::Conflict => 4,
+        _ => 1,
+    }
+}
+
+impl Failure {
+    pub(crate) fn new(kind: ErrorKind, message: impl Display) -> Self {
+        Self {
+            schema: "guideway.error/v1",
+            kind: kind.name(),
+            message: message.to_string(),
+            object: None,
+            faults: Vec::new(),
+            code: exit_code(kind),
+        }
+    }
+
+    pub(crate) fn usage(message: impl Display) -> Self {
+        Self::new(ErrorKind::Usage, message)
+    }
+
+    /// A document with faults; `name` is what the caller calls it.
+    pub(crate) fn invalid(name: impl Display, faults: &Faults) -> Self {
+        let count = faults.as_slice().len();
+        let plural = if count == 1 { "" } else { "s" };
+        let mut failure = Self::new(
+            ErrorKind::Invalid,
+            format!("{name} is not accepted: {count} fault{plural}"),
+        );
+        failure.faults = faults
+            .iter()
+            .map(|fault| FaultLine {
+                pointer: fault.pointer.clone(),
+                code: fault.code.to_string(),
+                message: fault.message.clone(),
+            })
+            .collect();
+        failure.about(name)
+    }
+
+    /// Names what it was about.
+    pub(crate) fn about(mut self, object: impl Display) -> Self {
+        self.object = Some(object.to_string());
+        self
+    }
+
+    /// Prints it where errors go.
+    pub(crate) fn report(&self, json: bool) -> ExitCode {
+        let text = if json {
+            // Plain data with text keys always serialises.
+            serde_json::to_string(self).unwrap_or_default()
+        } else {
+            let mut text = format!("quiclb: {}", self.message);
+            for fault in &self.faults {
+                let place = if fault.pointer.is_empty() {
+                    "document"
+                } else {
+                    &fault.pointer
+                };
+                text.push_str(&format!("\n  {place}: {} [{}]", fault.message, fault.code));
+            }
+            text
+        };
+        // Nobody is left to be told of an error on the way of errors.
+        let _ = writeln!(std::io::stderr(), "{text}");
+        ExitCode::from(self.code)
+    }
+}
+
+/// From an error with a kind.
+macro_rules! from_kind {
+    ($($error:ty),+) => { $(
+        impl From<$error> for Failure {
+            fn from(error: $error) -> Self {
+                Self::new(error.kind(), &error)
+            }
+        }
+    )+ };
+}
+
+from_kind!(AttachError, InstanceError, DetachError);
+
+impl From<PlanError> for Failure {
+    fn from(error: PlanError) -> Self {
+        match error {
+            PlanError::Faults(faults) => Self::invalid("the plan", &faults),
+            error => Self::new(error.kind(), &error),
+        }
+    }
+}
+
+impl From<ApplyError> for Failure {
+    fn from(error: ApplyError) -> Self {
+        match error {
+            ApplyError::Plan(error) => error.into(),
+            ApplyError::Preflight { ref checks, .. } => {
+                let mut failure = Self::new(
+                    error.kind(),
+                    "checks of this machine found errors; --force CODE goes on in spite of one",
+                );
+                failure.faults = checks
+                    .iter()
+                    .map(|check| FaultLine {
+                        pointer: check.object.clone(),
+                        code: check.code.to_string(),
+                        message: match &check.remedy {
+                            Some(remedy) => format!("{}; {remedy}", check.message),
+                            None => check.message.clone(),
+                        },
+                    })
+                    .collect();
+                failure
+            }
+            error => Self::new(error.kind(), &error),
+        }
+    }
+}

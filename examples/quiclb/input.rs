@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! What the arguments name: specifications, plans, instances.
+
+use std::ffi::OsStr;
+use std::path::Path;
+
+use guideway::error::ErrorKind;
+use guideway::id::InstanceId;
+use guideway::plan::PlanFile;
+use guideway::quiclb::{QuicLb, StateRoot};
+use guideway::service::Spec;
+
+use crate::failure::Failure;
+
+/// More than any document has.
+const MAX_BYTES: u64 = 256 << 20;
+
+/// Reads a file that a person named.
+pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Failure> {
+    use std::io::Read;
+    let failed = |error: std::io::Error| {
+        let message = format!("cannot read {}: {error}", path.display());
+        Failure::new(ErrorKind::Io, message).about(path.display())
+    };
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(path).map_err(failed)?;
+    file.take(MAX_BYTES + 1)
+        .read_to_end(&mut bytes)
+        .map_err(failed)?;
+    if bytes.len() as u64 > MAX_BYTES {
+        let message = format!("{} has more than {MAX_BYTES} bytes", path.display());
+        return Err(Failure::new(ErrorKind::Invalid, message).about(path.display()));
+    }
+    Ok(bytes)
+}
+
+/// A document that stands for a specification.
+pub(crate) enum Document {
+    /// A specification itself.
+    Spec(Spec),
+    /// A plan.
+    Plan(PlanFile),
+}
+
+impl Document {
+    /// Reads a specification or plan; `name` is what the caller calls it.
+    pub(crate) fn parse(name: &Path, bytes: &[u8]) -> Result<Self, Failure> {
+        let parsed = if PlanFile::recognises(bytes) {
+            PlanFile::from_json(bytes).map(Self::Plan)
+        } else {
+            Spec::from_json(bytes).map(Self::Spec)
+        };
+        parsed.map_err(|faults| Failure::invalid(name.display(), &faults))
+    }
+
+    pub(crate) fn into_spec(self) -> Spec {
+        match self {
+            Self::Spec(spec) => spec,
+            Self::Plan(file) => file.spec,
+        }
+    }
+}
+
+/// Reads a specification.
+pub(crate) fn spec(path: &Path) -> Result<Spec, Failure> {
+    Spec::from_json(&read(path)?).map_err(|faults| Failure::invalid(path.display(), &faults))
+}
+
+/// An argument that names an instance, if it has the form of one.
+pub(crate) fn instance(argument: &OsStr) -> Option<InstanceId> {
+    argument.to_str()?.parse().ok()
+}
+
+/// The specification that an argument names: that of a live instance, or of a file.
+pub(crate) fn any_spec(root: &StateRoot, argument: &OsStr) -> Result<Spec, Failure> {
+    let Some(instance) = instance(argument) else {
+        let path = Path::new(argument);
+        return Ok(Document::parse(path, &read(path)?)?.into_spec());
+    };
+    live_spec(root, instance)
+}
+
+/// The live specification of an instance.
+pub(crate) fn live_spec(root: &StateRoot, instance: InstanceId) -> Result<Spec, Failure> {
+    let live = QuicLb::open(&root.quiclb(instance)).and_then(|instance| instance.live_record());
+    match live.map_err(|error| Failure::from(error).about(instance))? {
+        Some(live) => Ok(live.spec().clone()),
+        None => {
+            let message = format!("instance {instance} has published nothing");
+            Err(Failure::new(ErrorKind::NotFound, message).about(instance))
+        }
+    }
+}

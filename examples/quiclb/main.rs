@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! The load balancer's tool: plan, apply and watch an instance from the command line.
+//!
+//! ```text
+//! quiclb plan spec.json           what would happen, and how many flows it would move
+//! quiclb apply spec.json          publish and attach
+//! quiclb status                   which instances there are
+//! quiclb status INSTANCE          what one of them does
+//! ```
+//!
+//! It works on the network namespace that it is started in, and keeps nothing but what the kernel
+//! keeps. Exit codes: 0 done, 1 error, 2 usage, 3 partial, 4 refused, 5 degraded.
+
+mod apply;
+mod args;
+mod detach;
+mod diff;
+mod doctor;
+mod events;
+mod failure;
+mod input;
+mod output;
+mod plan;
+mod probe;
+mod schema;
+mod status;
+mod text;
+mod trace;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Cli, Verb};
+use failure::{Done, Failure};
+use output::Output;
+
+fn main() -> ExitCode {
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    let cli = match Cli::try_parse_from(&arguments) {
+        Ok(cli) => cli,
+        // Help and version are no errors, and go where output goes.
+        Err(error) if !error.use_stderr() => return output::quietly(|| error.print()),
+        Err(error) => {
+            let failure = Failure::usage(args::message(&error));
+            return failure.report(args::wants_json(&arguments));
+        }
+    };
+    let output = Output::new(cli.form());
+    match run(&cli, &output) {
+        Ok(done) => done.code(),
+        Err(failure) => failure.report(output.is_json()),
+    }
+}
+
+fn run(cli: &Cli, output: &Output) -> Result<Done, Failure> {
+    let root = cli.state_root();
+    match &cli.verb {
+        Verb::Probe(arguments) => probe::run(arguments, output),
+        Verb::Plan(arguments) => plan::run(arguments, &root, output),
+        Verb::Apply(arguments) => apply::run(arguments, &root, output),
+        Verb::Status(arguments) => status::run(arguments, &root, output),
+        Verb::Events(arguments) => events::run(arguments, &root, output),
+        Verb::Detach(arguments) => detach::run(arguments, &root, output),
+        Verb::Trace(arguments) => trace::run(arguments, &root, output),
+        Verb::Doctor(arguments) => doctor::run(arguments, &root, output),
+        Verb::Diff(arguments) => diff::run(arguments, &root, output),
+        Verb::Schema(arguments) => schema::run(arguments, output),
+    }
+}

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! `plan`: what applying a specification would do.
+
+use guideway::plan::{
+    plan, Change, CheckResult, Disruption, PlanDocument, PlanResult, ServicePlan, World,
+};
+use guideway::quiclb::{plan_here, PlanError, StateRoot};
+
+use crate::args::PlanArgs;
+use crate::failure::{Done, Failure};
+use crate::input;
+use crate::output::{write_private, Output};
+use crate::text::{bar, checks, or_dash, percent, Table};
+
+pub(crate) fn run(
+    arguments: &PlanArgs,
+    root: &StateRoot,
+    output: &Output,
+) -> Result<Done, Failure> {
+    let spec = input::spec(&arguments.spec)?;
+    let options = arguments.confirmed.options();
+    let plan = if arguments.offline {
+        plan(None, &spec, &World::offline(), options).map_err(PlanError::from)
+    } else {
+        plan_here(root, &spec, options)
+    };
+    let plan = plan.map_err(|error| match error {
+        PlanError::Faults(faults) => Failure::invalid(arguments.spec.display(), &faults),
+        error => error.into(),
+    })?;
+    if let Some(out) = &arguments.out {
+        write_private(out, &plan.to_file())?;
+    }
+    output.result(plan.document(), text)?;
+    Ok(Done::Well)
+}
+
+fn text(plan: &PlanDocument) -> String {
+    let result = match plan.result {
+        PlanResult::Create => "creates the instance",
+        PlanResult::Change => "changes the instance",
+        PlanResult::Unchanged => "changes nothing",
+    };
+    let against = match &plan.base {
+        Some(base) => format!("against generation {}", base.generation),
+        None => "against nothing".to_owned(),
+    };
+    let mut text = format!(
+        "instance {}: {result}, {against}\n{} on {} (index {})\ndigest {}\n",
+        plan.instance_id,
+        plan.mode,
+        plan.interface,
+        or_dash(plan.ifindex),
+        plan.digest,
+    );
+    for service in &plan.services {
+        service_text(service, &mut text);
+    }
+    capacity(plan, &mut text);
+    let preflight = plan
+        .preflight
+        .iter()
+        .filter(|check| check.result != CheckResult::Ok);
+    checks(
+        &mut text,
+        "preflight",
+        preflight.map(|check| {
+            let remedy = check.remedy.as_deref();
+            let object = check.object.as_str();
+            let message = check.message.clone();
+            (
+                result_text(check.result),
+                check.code.to_string(),
+                object,
+                message,
+                remedy,
+            )
+        }),
+    );
+    checks(
+        &mut text,
+        "warnings",
+        plan.warnings.iter().map(|warning| {
+            let code = warning.code.to_string();
+            (
+                "warning",
+                code,
+                warning.pointer.as_str(),
+                warning.message.clone(),
+                None,
+            )
+        }),
+    );
+    text
+}
+
+pub(crate) fn result_text(result: CheckResult) -> &'static str {
+    match result {
+        CheckResult::Ok => "ok",
+        CheckResult::Unknown => "unknown",
+        CheckResult::Warning => "warning",
+        CheckResult::Error => "ERROR",
+    }
+}
+
+pub(crate) fn change_text(change: Change) -> &'static str {
+    match change {
+        Change::Added => "added",
+        Change::Changed => "changed",
+        Change::Unchanged => "unchanged",
+        Change::Removed => "removed",
+    }
+}
+
+fn service_text(service: &ServicePlan, text: &mut String) {
+    text.push_str(&format!(
+        "\n{} {} port {} {} (service {:#010x}): {}\n",
+        service.name,
+        service.vip,
+        service.port,
+        service.protocol,
+        service.service_id,
+        change_text(service.change),
+    ));
+    text.push_str(&format!(
+        "  routing {}, tracking {}, hash {}, fragments {}{}{}\n",
+        service.routing,
+        service.tracking,
+        service.hash,
+        service.fragments,
+        if service.quic_only { ", QUIC only" } else { "" },
+        match service.short_dcid_len {
+            0 => String::new(),
+            bytes => format!(", connection IDs of {bytes} bytes"),
+        },
+    ));
+    for config in &service.configs {
+        text.push_str(&format!(
+            "  config {}: {} bytes, server ID {}, nonce {}, passes {}, key check {}\n",
+            config.config_id,
+            config.cid_len,
+            config.server_id_len,
+            config.nonce_len,
+            config.passes,
+            or_dash(config.kcv.as_ref()),
+        ));
+    }
+    if !service.configs.is_empty() {
+        text.push_str(&format!(
+            "  a random connection ID names a backend with probability {}\n",
+            service.false_route_probability
+        ));
+    }
+    let table = &service.table;
+    text.push_str(&format!(
+        "  table of {} slots, {} to {} per backend{}, digest {}\n",
+        table.size,
+        table.min_slots,
+        table.max_slots,
+        if table.below_rule {
+            ", fewer than 100 for each"
+        } else {
+            ""
+        },
+        table.digest,
+    ));
+    disruption_text(&service.disruption, text);
+    let headings = [
+        "id",
+        "state",
+        "weight",
+        "slots",
+        "share",
+        "",
+        "interface",
+        "index",
+        "mac",
+        "row",
+        "incarnation",
+        "server IDs",
+        "change",
+    ];
+    let mut backends = Table::new(2, &headings, &[0, 2, 3, 4, 7, 9, 10]);
+    for backend in &service.backends {
+        let server_ids = match backend.server_ids.as_slice() {
+            [] => "-".to_owned(),
+            ids => ids.join(","),
+        };
+        backends.row([
+            &backend.id,
+            &backend.state,
+            &backend.weight,
+            &backend.slots,
+            &percent(backend.share),
+            &bar(backend.share),
+            &backend.interface,
+            &or_dash(backend.ifindex),
+            &backend.mac,
+            &backend.row,
+            &backend.incarnation,
+            &server_ids,
+            &change_text(backend.change),
+        ]);
+    }
+    backends.write(text);
+}
+
+pub(crate) fn disruption_text(disruption: &Disruption, text: &mut String) {
+    text.push_str(&format!(
+        "  moves {} slots ({}): {} forced, {} extra; {} open, {} held for {} s; {} flows live, {} \
+         entries expected, {} bindings lost\n",
+        disruption.slots_moved,
+        percent(disruption.moved_ratio),
+        disruption.slots_forced,
+        disruption.slots_extra,
+        disruption.slots_open,
+        disruption.slots_held,
+        disruption.window_seconds,
+        or_dash(disruption.flows_live),
+        disruption.entries_expected,
+        disruption.bindings_lost,
+    ));
+}
+
+fn capacity(plan: &PlanDocument, text: &mut String) {
+    let capacity = &plan.capacity;
+    text.push_str("\ncapacity\n");
+    let mut table = Table::new(2, &["", "used", "limit", ""], &[1, 2]);
+    let fraction = |used: u64, limit: u64| bar(used as f64 / limit.max(1) as f64);
+    for (name, what) in [
+        ("services", capacity.services),
+        ("backends", capacity.backends),
+        ("server IDs", capacity.server_ids),
+        ("crypto contexts", capacity.crypto_contexts),
+    ] {
+        table.row([
+            &name,
+            &what.used,
+            &what.limit,
+            &fraction(what.used, what.limit),
+        ]);
+    }
+    for (name, what) in [("flows", capacity.flows), ("connection IDs", capacity.cids)] {
+        let used = format!("{} now, {} then", what.used, what.predicted);
+        table.row([
+            &name,
+            &used,
+            &what.limit,
+            &fraction(what.predicted, what.limit),
+        ]);
+    }
+    let memory = capacity.memory_bytes;
+    let used = memory.both_generations + memory.affinity;
+    table.row([
+        &"bytes",
+        &used,
+        &memory.limit,
+        &fraction(used, memory.limit),
+    ]);
+    table.write(text);
+    text.push_str(&format!(
+        "  of these bytes {} for the generation, {} with the one before, {} for flow state\n",
+        memory.generation, memory.both_generations, memory.affinity,
+    ));
+}

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! `status`: what an instance does, or which there are.
+
+use std::collections::BTreeMap;
+
+use guideway::quiclb::{
+    Attachment, AttachmentKind, Finding, InstanceList, Owner, RedirectErrorSource, ServiceStatus,
+    Severity, StateRoot, Status,
+};
+
+use crate::args::StatusArgs;
+use crate::failure::{Done, Failure};
+use crate::output::Output;
+use crate::text::{bar, checks, or_dash, percent, Table};
+
+pub(crate) fn run(
+    arguments: &StatusArgs,
+    root: &StateRoot,
+    output: &Output,
+) -> Result<Done, Failure> {
+    let Some(instance) = arguments.instance else {
+        output.result(&InstanceList::of(root)?, list)?;
+        return Ok(Done::Well);
+    };
+    let status =
+        Status::of(&root.quiclb(instance)).map_err(|error| Failure::from(error).about(instance))?;
+    output.result(&status, text)?;
+    Ok(Done::degraded_if(status.has_errors()))
+}
+
+fn list(list: &InstanceList) -> String {
+    if list.instances.is_empty() {
+        return "no instances\n".to_owned();
+    }
+    let headings = ["instance", "interface", "mode", "health", "generation"];
+    let mut table = Table::new(0, &headings, &[4]);
+    for instance in &list.instances {
+        table.row([
+            &instance.instance_id,
+            &or_dash(instance.interface.as_ref()),
+            &or_dash(instance.mode),
+            &instance
+                .health
+                .map_or("unreadable", |health| health.as_str()),
+            &or_dash(instance.generation),
+        ]);
+    }
+    let mut text = String::new();
+    table.write(&mut text);
+    text
+}
+
+fn text(status: &Status) -> String {
+    let mut text = format!(
+        "instance {}: {}\n",
+        status.instance_id,
+        status.health.as_str()
+    );
+    text.push_str(&format!(
+        "{} on {} (index {})\n",
+        or_dash(status.mode),
+        or_dash(status.interface.as_ref()),
+        or_dash(status.ifindex),
+    ));
+    attachment_text(&status.attachment, &mut text);
+    let abi = status.program.abi;
+    text.push_str(&format!(
+        "program {}, tag {}, ABI {}\n",
+        or_dash(status.program.name.as_ref()),
+        or_dash(status.program.tag.as_ref()),
+        or_dash(abi.map(|abi| format!("{}.{}", abi.major, abi.minor))),
+    ));
+    match &status.generation {
+        None => text.push_str("no generation\n"),
+        Some(generation) => text.push_str(&format!(
+            "generation {} for {} s (highest ever {}), digest {}\n",
+            generation.number, generation.age_seconds, generation.high_water, generation.digest,
+        )),
+    }
+    for service in &status.services {
+        service_text(service, &mut text);
+    }
+    counted("packets", &status.reasons, &mut text);
+    let (flows, cids) = (&status.affinity.flows, &status.affinity.cids);
+    text.push_str(&format!(
+        "\nflow entries {} of {}, connection IDs {} of {}, slots {} open, {} held\n",
+        flows.used, flows.capacity, cids.used, cids.capacity, flows.open_slots, flows.held_slots,
+    ));
+    let events = &status.events;
+    text.push_str(&format!(
+        "events {} emitted, {} suppressed, {} lost\n",
+        events.emitted, events.suppressed, events.lost,
+    ));
+    text.push_str(&format!(
+        "redirected frames lost: {} (source: {})\n",
+        or_dash(status.redirect_errors.total),
+        match status.redirect_errors.source {
+            RedirectErrorSource::Tracepoint => "tracepoint",
+            RedirectErrorSource::Device => "device",
+            RedirectErrorSource::None => "none",
+        },
+    ));
+    findings_text(&status.findings, &mut text);
+    text
+}
+
+pub(crate) fn attachment_text(attachment: &Attachment, text: &mut String) {
+    let kind = match attachment.kind {
+        AttachmentKind::Link => "link",
+        AttachmentKind::Netlink => "netlink",
+        AttachmentKind::RootArray => "root array",
+        _ => "nothing",
+    };
+    let owner = match attachment.owner {
+        Owner::Ours => "ours",
+        Owner::Foreign => "somebody else's",
+        Owner::None => "none",
+    };
+    text.push_str(&format!(
+        "held by {kind} {}, program {}, interface runs {} ({owner})\n",
+        or_dash(attachment.link_id),
+        or_dash(attachment.program_id),
+        or_dash(attachment.live_program_id),
+    ));
+}
+
+fn service_text(service: &ServiceStatus, text: &mut String) {
+    text.push_str(&format!(
+        "\n{} {} port {} {} (service {:#010x}): routing {}, tracking {}, table {} {}\n",
+        service.name,
+        service.vip,
+        service.port,
+        service.protocol,
+        service.service_id,
+        service.routing,
+        service.tracking,
+        service.table.size,
+        service.table.digest,
+    ));
+    let all: u64 = service
+        .backends
+        .iter()
+        .map(|backend| backend.counters.packets)
+        .sum();
+    let headings = [
+        "id",
+        "state",
+        "weight",
+        "slots",
+        "packets",
+        "bytes",
+        "share",
+        "",
+        "interface",
+        "index",
+        "mac",
+        "row",
+        "incarnation",
+        "lost",
+    ];
+    let mut table = Table::new(2, &headings, &[0, 2, 3, 4, 5, 6, 9, 11, 12, 13]);
+    for backend in &service.backends {
+        let counters = &backend.counters;
+        let share = counters.packets as f64 / all.max(1) as f64;
+        table.row([
+            &backend.id,
+            &backend.state,
+            &backend.weight,
+            &backend.slots,
+            &counters.packets,
+            &counters.bytes,
+            &percent(share),
+            &bar(share),
+            &backend.interface,
+            &backend.ifindex,
+            &backend.mac,
+            &backend.row,
+            &backend.incarnation,
+            &or_dash(counters.redirect_errors),
+        ]);
+    }
+    table.write(text);
+    line("rules", &service.rules, text);
+    line("counters", &service.counters, text);
+}
+
+/// The counters that have counted, on one line.
+fn line(name: &str, counters: &BTreeMap<&'static str, u64>, text: &mut String) {
+    let counted = counters.iter().filter(|(_, count)| **count > 0);
+    let counted: Vec<_> = counted
+        .map(|(name, count)| format!("{name} {count}"))
+        .collect();
+    if !counted.is_empty() {
+        text.push_str(&format!("  {name}: {}\n", counted.join(", ")));
+    }
+}
+
+fn counted(name: &str, counters: &BTreeMap<&'static str, u64>, text: &mut String) {
+    let all: u64 = counters.values().sum();
+    text.push_str(&format!("\n{name} {all}\n"));
+    let mut table = Table::new(2, &["", "", "", ""], &[1, 2]);
+    for (name, count) in counters.iter().filter(|(_, count)| **count > 0) {
+        let share = *count as f64 / all.max(1) as f64;
+        table.row([name, count, &percent(share), &bar(share)]);
+    }
+    table.write(text);
+}
+
+pub(crate) fn findings_text(findings: &[Finding], text: &mut String) {
+    checks(
+        text,
+        "findings",
+        findings.iter().map(|finding| {
+            let severity = match finding.severity {
+                Severity::Warning => "warning",
+                Severity::Error => "ERROR",
+            };
+            let (code, object) = (finding.code.to_string(), finding.object.as_str());
+            (
+                severity,
+                code,
+                object,
+                finding.message.clone(),
+                finding.remedy.as_deref(),
+            )
+        }),
+    );
+}
