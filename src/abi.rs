@@ -97,5 +97,6 @@ pod! {
     }
     Meta {
         magic, abi_major, abi_minor, instance, generation_mark, incarnation_mark, flows, cids, slots,
+        cells, zero,
     }
 }

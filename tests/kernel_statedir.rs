@@ -249,7 +249,7 @@ fn state_of_another_version_is_refused_and_not_touched() {
             assert!(text.contains(&format!("ABI {major}.{minor}")), "{text}");
             assert!(text.contains("nothing was touched"), "{text}");
 
-            let mut bytes = vec![0; 48];
+            let mut bytes = vec![0; 56];
             let pinned = Map::open_any(&dir.pin(Section::Maps, META_MAP)).expect("open");
             pinned.lookup(&[0; 4], &mut bytes).expect("read");
             assert_eq!(bytes, bytemuck::bytes_of(&value));
@@ -329,7 +329,7 @@ fn a_pin_that_holds_something_else_is_refused_by_what_it_holds() {
         for difference in [
             "type is array, not percpu_array",
             "name is gw_ql_meta, not gw_ql_stats",
-            "value size is 48, not 464",
+            "value size is 56, not 464",
             "number of entries is 1, not 1024",
         ] {
             assert!(error.contains(difference), "{difference}: {error}");

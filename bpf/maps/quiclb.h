@@ -10,9 +10,10 @@
 /*
  * Template of a generation: an array of cells. Sizes only, no types: before clang 21 a type used
  * in an inner definition alone becomes a forward declaration that libbpf refuses, and Linux 6.1
- * refuses a published map without BTF where the template has it. All generations have room for the
- * same number of cells: with BPF_F_INNER_MAP each could have its own, but then the kernel calls a
- * function for each look-up instead of compiling it into the program, and a packet needs four.
+ * refuses a published map without BTF where the template has it. All generations of an instance
+ * have room for the same number of cells, set before loading: with BPF_F_INNER_MAP each could have
+ * its own, but then the kernel calls a function for each look-up instead of compiling it into the
+ * program, and a packet needs four.
  */
 struct gw_ql_cells {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

@@ -27,7 +27,7 @@ GW_SIZE(gw_service_stats, 464);
 GW_SIZE(gw_event, 88);
 GW_SIZE(gw_event_bucket, 40);
 GW_SIZE(gw_trace_note, 48);
-GW_SIZE(gw_meta, 48);
+GW_SIZE(gw_meta, 56);
 
 _Static_assert(sizeof(struct gw_generation) <= GW_CELL_BYTES, "a generation header is one cell");
 _Static_assert(sizeof(struct gw_service) <= GW_CELL_BYTES, "a service is one cell");

@@ -16,7 +16,10 @@ enum gw_limit {
 	GW_CELL_SLOTS = 64,
 	GW_CELL_BACKENDS = 8,
 	GW_CELL_SERVER_IDS = 8,
-	/* Room of each generation, used or not: 24 MiB. */
+	/*
+	 * Room of each generation, used or not, unless it is set before the program is loaded:
+	 * 24 MiB.
+	 */
 	GW_GENERATION_CELLS = 98304,
 	/* Probes of the open-addressed tables: services by key, server IDs by bytes. */
 	GW_MAX_PROBES = 8,

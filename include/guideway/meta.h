@@ -15,6 +15,8 @@ struct gw_meta {
 	__u32 flows; /* sizes fixed when the instance was made */
 	__u32 cids;
 	__u32 slots;
+	__u32 cells; /* that each generation has room for */
+	__u32 zero;
 };
 
 #endif

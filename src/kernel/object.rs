@@ -14,6 +14,7 @@ use super::log::Capture;
 use super::map::{Map, MapKind, MapShape, ShapeError};
 use super::probe::{self, Capability};
 use super::program::Program;
+use super::publish;
 use super::sys::size;
 use super::SysError;
 use crate::error::ErrorKind;
@@ -43,6 +44,9 @@ const LOG_STATS: u32 = 4;
 pub struct Options<'a> {
     /// Load the program that notes its decisions in the trace map.
     pub tracing: bool,
+    /// Cells that each generation has room for, [`ROOM_CELLS`](super::publish::ROOM_CELLS) if
+    /// none.
+    pub cells: Option<u32>,
     /// Sizes of maps that differ from those in the object: name and number of entries.
     pub entries: &'a [(&'a str, u32)],
     /// Maps to use instead of new ones; each must have the shape of the map with its name.
@@ -194,6 +198,16 @@ impl Options<'_> {
                 return Err(no_such_map(name).into());
             };
             if let Err(error) = map.set_max_entries(*entries) {
+                return Err(refused(&error, capture));
+            }
+        }
+        let template = self
+            .cells
+            .map(|cells| Map::create(&publish::shape("gw_ql_cells", cells), None));
+        // It must live until the object is loaded.
+        let template = template.transpose()?;
+        if let Some(template) = &template {
+            if let Err(error) = skeleton.maps.gw_ql_gen.set_inner_map_fd(template.as_fd()) {
                 return Err(refused(&error, capture));
             }
         }

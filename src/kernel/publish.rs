@@ -34,17 +34,19 @@ pub const CELL_BYTES: usize = abi::Limit::GW_CELL_BYTES.0 as usize;
 /// Cells written by one call, to bound the memory for their keys.
 const FILL_CELLS: usize = 65_536;
 
-/// Cells that every generation has room for: programs look cells up fastest when all have the same.
-const ROOM_CELLS: u32 = abi::Limit::GW_GENERATION_CELLS.0;
+/// Cells that every generation has room for unless the program was loaded for another number:
+/// programs look cells up fastest when all generations have the same.
+pub const ROOM_CELLS: u32 = abi::Limit::GW_GENERATION_CELLS.0;
 
-/// Kind, sizes and flags of a generation. They must equal the template's in the program's object.
-fn shape(name: &str) -> MapShape {
+/// Kind, sizes and flags of a generation with room for `room` cells. They must equal the
+/// template's that the program was loaded with.
+pub(super) fn shape(name: &str, room: u32) -> MapShape {
     MapShape {
         name: name.to_owned(),
         kind: MapKind::ARRAY,
         key_size: 4,
         value_size: CELL_BYTES as u32,
-        max_entries: ROOM_CELLS,
+        max_entries: room,
         flags: libbpf_sys::BPF_F_RDONLY_PROG,
     }
 }
@@ -64,9 +66,15 @@ impl Generation {
     /// It has no type information on purpose: Linux 6.1 refuses a map with it where the template
     /// has none, and the reverse.
     pub fn create(name: &str, bytes: usize) -> Result<Self, SysError> {
-        let cells = cells_in(name, bytes)?;
+        Self::with_room(name, ROOM_CELLS, bytes)
+    }
+
+    /// As [`create`](Self::create), for a program that was loaded for generations with room for
+    /// `room` cells.
+    pub fn with_room(name: &str, room: u32, bytes: usize) -> Result<Self, SysError> {
+        let cells = cells_in(name, room, bytes)?;
         Ok(Self {
-            map: Map::create(&shape(name), None)?,
+            map: Map::create(&shape(name, room), None)?,
             cells,
         })
     }
@@ -74,14 +82,15 @@ impl Generation {
     /// Opens a pinned generation.
     pub fn open(path: &Path, name: &str) -> Result<Self, OpenError> {
         let map = Map::open_any(path)?;
-        map.shape().check(&shape(name), path.display())?;
+        let room = map.shape().max_entries;
+        map.shape().check(&shape(name, room), path.display())?;
         let mut cell = [0; CELL_BYTES];
         map.lookup(bytes_of(&0_u32), &mut cell)?;
         let header: abi::Generation =
             bytemuck::pod_read_unaligned(&cell[..size_of::<abi::Generation>()]);
         Ok(Self {
             map,
-            cells: header.cells.min(ROOM_CELLS),
+            cells: header.cells.min(room),
         })
     }
 
@@ -92,7 +101,8 @@ impl Generation {
 
     /// Writes all cells in use.
     pub fn fill(&self, bytes: &[u8]) -> Result<(), SysError> {
-        let cells = cells_in(&self.map.shape().name, bytes.len())?;
+        let shape = self.map.shape();
+        let cells = cells_in(&shape.name, shape.max_entries, bytes.len())?;
         if cells != self.cells {
             return Err(SysError::new("fill", &self.map.shape().name, libc::EINVAL));
         }
@@ -129,7 +139,7 @@ impl Generation {
     }
 }
 
-fn cells_in(name: &str, bytes: usize) -> Result<u32, SysError> {
+fn cells_in(name: &str, room: u32, bytes: usize) -> Result<u32, SysError> {
     if bytes == 0 || bytes % CELL_BYTES != 0 {
         return Err(SysError::new(
             "make a generation of whole cells in",
@@ -139,7 +149,7 @@ fn cells_in(name: &str, bytes: usize) -> Result<u32, SysError> {
     }
     u32::try_from(bytes / CELL_BYTES)
         .ok()
-        .filter(|&cells| cells <= ROOM_CELLS)
+        .filter(|&cells| cells <= room)
         .ok_or_else(|| SysError::new("make a generation in", name, libc::E2BIG))
 }
 

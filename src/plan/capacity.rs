@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::generation::Generation;
 use super::image::Layout;
 use crate::abi;
-use crate::service::{Fault, FaultCode};
+use crate::service::{Fault, FaultCode, Limits};
 
 /// Server IDs of one service, those in quarantine included.
 const SERVER_IDS: u64 = 512;
@@ -32,9 +32,9 @@ pub struct Capacity {
     pub cids: PredictedUse,
     /// Kernel memory of what a publication creates, in bytes.
     pub memory_bytes: MemoryUse,
-    /// Cells of the generation.
-    #[serde(skip)]
-    pub(super) cells: Use,
+    /// Cells of 256 bytes that the generation uses of those that every generation of the instance
+    /// has room for. Fixed when the instance is made, by `/limits/memory_mib`.
+    pub cells: Use,
 }
 
 /// A number against its limit.
@@ -76,15 +76,32 @@ pub struct MemoryUse {
     pub limit: u64,
 }
 
-/// Bytes that a generation takes: all have room for the same number of cells.
-pub(super) const GENERATION_BYTES: u64 =
-    abi::Limit::GW_GENERATION_CELLS.0 as u64 * abi::Limit::GW_CELL_BYTES.0 as u64;
+/// Cells of each generation for every MiB of memory that an instance may use: 3/64 of it, so that
+/// both generations of a change take less than a tenth.
+const CELLS_PER_MIB: u32 = 192;
 
-/// Counts what `generation` uses; `before_bytes` is the size of the generation it replaces.
-pub(super) fn capacity(generation: &Generation, layout: &Layout, before_bytes: u64) -> Capacity {
+/// Cells that every generation of an instance with these limits has room for, used or not: programs
+/// look cells up fastest when all generations have the same number. Fixed when the instance is
+/// made.
+pub fn room_cells(limits: &Limits) -> u32 {
+    limits.memory_mib.saturating_mul(CELLS_PER_MIB)
+}
+
+fn cell_bytes(cells: u32) -> u64 {
+    u64::from(cells) * u64::from(abi::Limit::GW_CELL_BYTES.0)
+}
+
+/// Counts what `generation` uses of an instance whose generations have room for `room` cells;
+/// `replaces` tells whether it replaces another.
+pub(super) fn capacity(
+    generation: &Generation,
+    layout: &Layout,
+    room: u32,
+    replaces: bool,
+) -> Capacity {
     let limits = generation.spec.limits();
     let placed = || generation.services.iter();
-    let new_bytes = GENERATION_BYTES;
+    let new_bytes = cell_bytes(room);
     let used = |used: usize, limit: u64| Use {
         used: used as u64,
         limit,
@@ -112,11 +129,11 @@ pub(super) fn capacity(generation: &Generation, layout: &Layout, before_bytes: u
         cids: unused(limits.cids),
         memory_bytes: MemoryUse {
             generation: new_bytes,
-            both_generations: new_bytes + before_bytes,
+            both_generations: if replaces { 2 * new_bytes } else { new_bytes },
             affinity: 0,
             limit: u64::from(limits.memory_mib) * MIB,
         },
-        cells: used(layout.cells, abi::Limit::GW_GENERATION_CELLS.0.into()),
+        cells: used(layout.cells, room.into()),
     }
 }
 
@@ -139,8 +156,17 @@ impl Capacity {
             ));
         }
         if self.cells.used > self.cells.limit {
-            let what = "cells of 256 bytes for services, backends, server IDs and tables";
-            faults.push(over("/services", what, self.cells.used, self.cells.limit));
+            let Use { used, limit } = self.cells;
+            let memory_mib = used.div_ceil(CELLS_PER_MIB.into());
+            let message = format!(
+                "cells of 256 bytes for services, backends, server IDs and tables: {used} needed, \
+                 the limit is {limit}; an instance made with memory_mib {memory_mib} has room"
+            );
+            faults.push(Fault::new(
+                "/limits/memory_mib",
+                FaultCode::Capacity,
+                message,
+            ));
         }
         let memory = self.memory_bytes;
         let needed = memory.both_generations + memory.affinity;

@@ -26,7 +26,7 @@ use serde::Serialize;
 use serde_json::value::{to_raw_value, RawValue};
 use serde_json::Value;
 
-pub use capacity::{Capacity, MemoryUse, PredictedUse, Use};
+pub use capacity::{room_cells, Capacity, MemoryUse, PredictedUse, Use};
 pub use compare::{compare, ServiceDisruption};
 pub use disruption::Disruption;
 pub use document::{
@@ -96,11 +96,8 @@ pub fn plan(
     )?;
 
     let layout = image::Layout::of(&generation).map_err(checks::image)?;
-    let before_bytes = match before {
-        Some(_) => capacity::GENERATION_BYTES,
-        None => 0,
-    };
-    let capacity = capacity::capacity(&generation, &layout, before_bytes);
+    let room = live.map_or_else(|| room_cells(spec.limits()), |live| live.room_cells);
+    let capacity = capacity::capacity(&generation, &layout, room, before.is_some());
     Faults::check(capacity.faults(&generation))?;
 
     let mut warnings = spec.warnings();
@@ -196,6 +193,7 @@ impl Plan {
             record,
             spec: self.spec().clone(),
             incarnation_mark,
+            room_cells: u32::try_from(self.document.capacity.cells.limit).unwrap_or(u32::MAX),
         }
     }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::abi::Meta;
 use crate::service::{Faults, Service, Spec};
 
 /// What a publication stored with its generation.
@@ -116,6 +117,8 @@ pub struct Live {
     pub(crate) record: Record,
     pub(crate) spec: Spec,
     pub(crate) incarnation_mark: u32,
+    /// Cells that each generation of the instance has room for.
+    pub(crate) room_cells: u32,
 }
 
 /// A record that cannot be read.
@@ -132,13 +135,14 @@ pub enum RecordError {
 
 impl Live {
     /// Reads a record.
-    pub(crate) fn from_record(bytes: &[u8], incarnation_mark: u32) -> Result<Self, RecordError> {
+    pub(crate) fn from_record(bytes: &[u8], meta: &Meta) -> Result<Self, RecordError> {
         let record: Record = serde_json::from_slice(bytes)?;
         let spec = Spec::from_json(record.spec.0.as_bytes())?;
         Ok(Self {
             record,
             spec,
-            incarnation_mark,
+            incarnation_mark: meta.incarnation_mark,
+            room_cells: meta.cells,
         })
     }
 

@@ -106,8 +106,7 @@ impl QuicLb {
     pub(super) fn record(&self, number: u64) -> Result<Live, InstanceError> {
         let path = self.dir.pin(Section::Generations, &record_pin(number));
         let bytes = record::read(&path, RECORD)?;
-        let mark = self.maps.meta.get(0)?.incarnation_mark;
-        Ok(Live::from_record(&bytes, mark)?)
+        Ok(Live::from_record(&bytes, &self.maps.meta.get(0)?)?)
     }
 
     /// Numbers of the generations that have a pin of this kind, newest first.

@@ -8,7 +8,9 @@ use super::instance::{open_map, Maps, QuicLb, Writer, PROGRAM};
 use crate::abi;
 use crate::kernel::map::{Map, MapShape};
 use crate::kernel::object::{self, Object};
-use crate::kernel::statedir::{AbiVersion, Section, StateDir, StateDirLock, StateError};
+use crate::kernel::statedir::{AbiVersion, Section, StateDir, StateDirLock, StateError, META_MAP};
+use crate::kernel::typed::Array;
+use crate::plan::room_cells;
 use crate::service::Limits;
 
 /// Makes the kernel's side of an instance where there is none, or opens it for changes.
@@ -49,7 +51,7 @@ impl Loader {
         let lock = self.dir.lock()?;
         self.dir.version()?;
         lock.repair_sections()?;
-        self.check_limits(&lock)?;
+        self.check_limits()?;
         match QuicLb::open(&self.dir) {
             Ok(balancer) => Ok(Writer { balancer, lock }),
             Err(error) if error.is_repairable() => self.repair(lock),
@@ -59,7 +61,12 @@ impl Loader {
 
     fn create(&self) -> Result<Writer, InstanceError> {
         let draft = self.dir.draft()?;
-        let object = object::Options::default().load()?;
+        let cells = room_cells(&self.limits);
+        let object = object::Options {
+            cells: Some(cells),
+            ..Default::default()
+        }
+        .load()?;
         object.program.pin(&draft.pin(Section::Programs, PROGRAM))?;
         let (program, maps) = take(object, |map, name| {
             Ok(map.pin(&draft.pin(Section::Maps, name))?)
@@ -75,6 +82,7 @@ impl Loader {
                 flows: limits.flows,
                 cids: limits.cids,
                 slots: limits.slots,
+                cells,
                 ..Default::default()
             },
         )?;
@@ -104,6 +112,7 @@ impl Loader {
             .map(|(_, map)| map.try_clone())
             .collect::<Result<_, _>>()?;
         let object = object::Options {
+            cells: Some(self.meta(&shapes)?.cells),
             reuse: &reuse,
             ..Default::default()
         }
@@ -138,15 +147,14 @@ impl Loader {
         }
     }
 
-    fn check_limits(&self, lock: &StateDirLock) -> Result<(), InstanceError> {
+    fn meta(&self, shapes: &BTreeMap<String, MapShape>) -> Result<abi::Meta, InstanceError> {
+        let map = open_map(&self.dir, shapes, META_MAP)?;
+        Ok(Array::new(map)?.get(0)?)
+    }
+
+    fn check_limits(&self) -> Result<(), InstanceError> {
         let limits = self.limits;
-        let shapes = object::Options::default().shapes()?;
-        let meta = crate::kernel::typed::Array::<abi::Meta>::new(open_map(
-            lock.dir(),
-            &shapes,
-            "gw_ql_meta",
-        )?)?
-        .get(0)?;
+        let meta = self.meta(&object::Options::default().shapes()?)?;
         let made = [
             ("flows", meta.flows, limits.flows),
             ("cids", meta.cids, limits.cids),

@@ -205,7 +205,10 @@ impl Writer {
         generation.number = record.number;
         let image = Image::build(&generation)?;
         let bytes = image.bytes();
-        let map = steps.run(Step::Create, || Generation::create(CELLS, bytes.len()))?;
+        let map = steps.run(Step::Create, || {
+            let room = self.maps.meta.get(0)?.cells;
+            Generation::with_room(CELLS, room, bytes.len())
+        })?;
         steps.run(Step::Fill, || map.fill(bytes))?;
         steps.run(Step::Freeze, || map.freeze())?;
         let text = record.to_bytes()?;
