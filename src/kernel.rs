@@ -29,3 +29,7 @@ mod xdp_features;
 
 pub use sys::object::{ObjectType, PinError};
 pub use sys::SysError;
+
+#[cfg(test)]
+#[path = "../tests/common/netns.rs"]
+mod netns;

@@ -416,23 +416,31 @@ impl NetlinkAttachment {
                 false => Err(self.not_ours()),
             };
         };
-        match xdp::detach(self.ifindex, program.as_fd(), mode.flag()) {
-            Err(error) if error.errno == libc::EEXIST => return Err(self.not_ours()),
-            result => result?,
-        }
-        let left = occupants(self.ifindex)?;
-        match left
-            .into_iter()
-            .find(|occupant| occupant.program_id == program.id())
-        {
-            Some(occupant) => {
-                let interface = display_name(self.ifindex);
-                Err(AttachError::StillAttached {
-                    interface,
-                    occupant,
-                })
+        self.detach_in(mode, program)?;
+        Ok(true)
+    }
+
+    /// Takes `program` off in one mode, and looks what is there afterwards whatever the kernel
+    /// answered: a refusal does not tell another's program from ours in another mode.
+    fn detach_in(&self, mode: Mode, program: &Program) -> Result<(), AttachError> {
+        let refused = match xdp::detach(self.ifindex, program.as_fd(), mode.flag()) {
+            Err(error) if error.errno == libc::EEXIST => true,
+            result => {
+                result?;
+                false
             }
-            None => Ok(true),
+        };
+        let left = occupants(self.ifindex)?;
+        let ours = left
+            .iter()
+            .find(|occupant| occupant.program_id == program.id());
+        match ours {
+            Some(occupant) => Err(AttachError::StillAttached {
+                interface: display_name(self.ifindex),
+                occupant: occupant.clone(),
+            }),
+            None if refused && !left.is_empty() => Err(self.not_ours()),
+            None => Ok(()),
         }
     }
 
@@ -447,4 +455,32 @@ fn mode_of(program: &Program, ifindex: u32) -> Result<Option<Mode>, AttachError>
     Ok(Mode::ALL
         .into_iter()
         .find(|mode| mode.program_id(&hook) == program.id()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::netns;
+
+    /// As when somebody moves the program to another mode between the query and the detachment.
+    #[test]
+    fn a_program_that_is_still_there_after_its_detachment_is_an_error() {
+        netns::isolated("kernel::attach::still_there", || {
+            let (ifindex, _) = netns::veth("near", "far");
+            let fd = netns::foreign_program("ours", netns::Kind::Xdp).expect("load");
+            let program = Program::from_fd(fd).expect("a program");
+            let attached =
+                NetlinkAttachment::create(&program, ifindex, Mode::Generic).expect("attach");
+            let error = attached
+                .detach_in(Mode::Native, &program)
+                .expect_err("still there");
+            assert_eq!(error.kind(), ErrorKind::Partial);
+            let text = format!(
+                "near still runs program {} (ours) in generic mode",
+                program.id()
+            );
+            assert!(error.to_string().contains(&text), "{error}");
+            attached.detach_in(Mode::Generic, &program).expect("detach");
+        });
+    }
 }

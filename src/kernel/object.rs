@@ -339,12 +339,9 @@ fn tail(log: &[u8]) -> String {
 }
 
 #[cfg(test)]
-#[path = "../../tests/common/netns.rs"]
-mod netns;
-
-#[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernel::netns;
 
     #[test]
     fn a_rejected_program_comes_with_the_end_of_the_verifiers_log() {

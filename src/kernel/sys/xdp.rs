@@ -72,8 +72,7 @@ pub(in crate::kernel) fn replace(
     )
 }
 
-/// Removes `expected`; another program there is EEXIST. In a mode that has no program the
-/// kernel says "done", so callers query before and after.
+/// Removes `expected`; another program in this mode, or none, is EEXIST.
 pub(in crate::kernel) fn detach(
     ifindex: u32,
     expected: BorrowedFd<'_>,
