@@ -34,12 +34,11 @@ GW_GLOBAL int gw_copy(struct xdp_md *ctx, struct gw_packet *packet, __u32 size)
 	bytes = gw_left(packet);
 	for (int i = 0; i < GW_WINDOW_WORDS; i++)
 		packet->window[i] = 0;
-	if (bytes > size)
-		bytes = size;
+	bytes = (bytes < size ? bytes : size) - 1;
 	gw_opaque(bytes);
-	if (!bytes || bytes > sizeof(packet->window))
+	if (bytes >= sizeof(packet->window))
 		return 0;
-	return bpf_xdp_load_bytes(ctx, packet->offset, packet->window, bytes);
+	return bpf_xdp_load_bytes(ctx, packet->offset, packet->window, bytes + 1);
 }
 
 /*

@@ -55,7 +55,7 @@ static __always_inline void gw_refill(struct gw_event_bucket *bucket, __u64 now,
 static __always_inline void gw_fill_event(struct xdp_md *ctx, const struct gw_packet *packet,
 					  struct gw_event *event)
 {
-	__u32 cid_len = packet->cid_len;
+	__u32 cid_len = packet->cid_len - 1;
 
 	__builtin_memset(event, 0, sizeof(*event));
 	event->generation = packet->generation;
@@ -71,10 +71,10 @@ static __always_inline void gw_fill_event(struct xdp_md *ctx, const struct gw_pa
 	event->slot = packet->slot;
 	__builtin_memcpy(event->source, packet->client.words, sizeof(event->source));
 	gw_opaque(cid_len);
-	if (!cid_len || cid_len > GW_MAX_CID_BYTES)
+	if (cid_len >= GW_MAX_CID_BYTES)
 		return;
-	if (!bpf_xdp_load_bytes(ctx, packet->cid_offset, event->cid, cid_len))
-		event->cid_len = cid_len;
+	if (!bpf_xdp_load_bytes(ctx, packet->cid_offset, event->cid, cid_len + 1))
+		event->cid_len = cid_len + 1;
 }
 
 /* Writes an event if the bucket allows it. */

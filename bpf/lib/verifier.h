@@ -25,8 +25,9 @@
 
 /*
  * Hides where a value came from, so that the comparison that follows is made on the very register
- * that is used, and not folded into an earlier one that the verifier does not connect with it
- * ("R4 invalid zero-sized read", clang 14 to 19, Linux 6.1 to 6.18).
+ * that is used. For the length given to a helper, which must not be 0: "length != 0" teaches
+ * nothing to Linux 6.1 ("invalid access to memory, mem_size=144 off=0 size=0"), but
+ * "length - 1 < limit" does, unless clang (14 to 19) makes the former of it.
  */
 #define gw_opaque(value) asm volatile("" : "+r"(value))
 
