@@ -28,33 +28,35 @@ SEC("xdp.frags")
 int gw_quiclb(struct xdp_md *ctx)
 {
 	struct gw_run run = { .ctx = ctx };
-	__u32 reason;
+	struct gw_packet *packet;
+	__u32 zero = 0;
 	int step;
 
-	step = gw_begin(&run);
-	if (step != GW_CONTINUE)
-		return gw_verdict(-step, 0);
+	packet = bpf_map_lookup_elem(&gw_ql_packet, &zero);
+	if (!packet)
+		return XDP_ABORTED;
+	gw_reset(packet);
+	run.packet = packet;
 
 	step = gw_take_snapshot(&run);
 	if (step == GW_CONTINUE)
-		step = gw_parse(ctx, run.packet);
+		step = gw_parse(ctx, packet);
 	if (step == GW_CONTINUE)
 		step = gw_find_service(&run);
 	if (step == GW_CONTINUE)
 		step = gw_route(&run);
-	if (step == GW_CONTINUE)
+	if (step == GW_PLACED)
 		step = gw_send(&run);
 
-	run.packet->reason = -step;
+	packet->reason = -step;
 	gw_forget();
-	reason = run.packet->reason;
-	gw_count_reason(reason);
-	gw_count_service(&run);
-	if (reason == GW_REASON_FORWARDED && run.backend)
-		gw_count_forwarded(&run);
-	gw_report(&run, reason);
-	gw_note(&run);
-	return gw_verdict(reason, run.packet->action);
+	gw_count_reason(packet->reason);
+	gw_count_service(packet);
+	gw_count_backend(packet);
+	gw_report(ctx, packet);
+	if (gw_tracing)
+		gw_note(packet);
+	return gw_verdict(packet->reason, packet->action);
 }
 
 char _license[] SEC("license") = "Dual BSD/GPL";

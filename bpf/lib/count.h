@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Counters: per CPU, reached by index. A missing one changes nothing but the numbers. */
+/*
+ * Counters: per CPU, reached by index, one look-up for each of reason, service and backend, at the
+ * packet's end. A missing one changes nothing but the numbers.
+ */
 #ifndef GW_LIB_COUNT_H
 #define GW_LIB_COUNT_H
 
 #include "run.h"
 
-/* A counter of the packet's service; a constant. */
-#define gw_count(run, counter)                                                       \
-	do {                                                                         \
-		if ((run)->stats) {                                                  \
-			void *at = (run)->stats;                                     \
-			gw_advance(at, offsetof(struct gw_service_stats, counters) + \
-					       (counter) * sizeof(__u64));           \
-			++*(__u64 *)at;                                              \
-		}                                                                    \
-	} while (0)
+/* The most counters of its service that one packet has. */
+#define GW_MAX_COUNTED 8
+_Static_assert(GW_COUNTERS < 255, "a counter and the end of the list fit a byte");
+
+/* Notes a counter of the packet's service. */
+static __always_inline void gw_count(struct gw_packet *packet, enum gw_counter counter)
+{
+	packet->counted = packet->counted << 8 | (counter + 1);
+}
 
 static __always_inline void gw_count_reason(__u32 reason)
 {
@@ -25,26 +27,40 @@ static __always_inline void gw_count_reason(__u32 reason)
 		stats->packets[reason & (GW_REASONS - 1)]++;
 }
 
-/* The service's packet, whatever becomes of it. */
-static __always_inline void gw_count_service(const struct gw_run *run)
+static __always_inline void gw_count_service(const struct gw_packet *packet)
 {
-	if (!run->stats)
-		return;
-	run->stats->packets++;
-	run->stats->bytes += run->packet->frame_bytes;
-}
+	struct gw_service_stats *stats = bpf_map_lookup_elem(&gw_ql_stats, &packet->stats);
+	__u64 counted = packet->counted;
 
-static __always_inline void gw_count_forwarded(const struct gw_run *run)
-{
-	struct gw_backend_stats *stats;
-
-	if (run->stats)
-		run->stats->rules[run->packet->rule & (GW_RULES - 1)]++;
-	stats = bpf_map_lookup_elem(&gw_ql_backend, &run->backend->stats);
 	if (!stats)
 		return;
 	stats->packets++;
-	stats->bytes += run->packet->frame_bytes;
+	stats->bytes += packet->frame_bytes;
+	if (packet->reason == GW_REASON_FORWARDED)
+		stats->rules[packet->rule & (GW_RULES - 1)]++;
+#pragma unroll
+	for (int i = 0; i < GW_MAX_COUNTED; i++) {
+		__u32 counter = (counted & 0xff) - 1;
+
+		gw_opaque(counter);
+		if (counter >= GW_COUNTERS)
+			break;
+		stats->counters[counter]++;
+		counted >>= 8;
+	}
+}
+
+static __always_inline void gw_count_backend(const struct gw_packet *packet)
+{
+	struct gw_backend_stats *stats;
+
+	if (packet->reason != GW_REASON_FORWARDED)
+		return;
+	stats = bpf_map_lookup_elem(&gw_ql_backend, &packet->backend_stats);
+	if (!stats)
+		return;
+	stats->packets++;
+	stats->bytes += packet->frame_bytes;
 }
 
 #endif

@@ -9,9 +9,9 @@
 #define GW_EVENT_CLOCK_EACH 8
 
 /* The kind of event that a packet with this end gives, or -1. */
-static __always_inline int gw_event_kind(const struct gw_packet *packet, __u32 reason)
+static __always_inline int gw_event_kind(const struct gw_packet *packet)
 {
-	switch (reason) {
+	switch (packet->reason) {
 	case GW_REASON_FORWARDED:
 		return packet->start && packet->rule == GW_RULE_TABLE ? GW_EVENT_FLOW_START : -1;
 	case GW_REASON_BAD_IPV4:
@@ -62,7 +62,7 @@ static __always_inline void gw_fill_event(struct xdp_md *ctx, const struct gw_pa
 	event->service_id = packet->service_id;
 	event->backend_id = packet->backend_id;
 	event->ifindex = ctx->ingress_ifindex;
-	event->rule = packet->reason == GW_REASON_FORWARDED ? packet->rule : GW_RULE_NONE;
+	event->rule = gw_rule_of(packet);
 	event->reason = packet->reason;
 	event->family = packet->family;
 	event->protocol = packet->protocol;
@@ -78,16 +78,16 @@ static __always_inline void gw_fill_event(struct xdp_md *ctx, const struct gw_pa
 }
 
 /* Writes an event if the bucket allows it. */
-GW_GLOBAL int gw_emit(struct xdp_md *ctx, struct gw_packet *packet, __u32 kind, __u32 rate)
+GW_GLOBAL int gw_emit(struct xdp_md *ctx, struct gw_packet *packet, __u32 kind)
 {
 	struct gw_event_bucket *bucket = bpf_map_lookup_elem(&gw_ql_bucket, &kind);
 	struct gw_event *event;
 	__u64 now;
 
-	if (!bucket || !packet || !rate)
+	if (!bucket || !packet || !packet->events_per_second)
 		return 0;
 	now = bpf_ktime_get_coarse_ns();
-	gw_refill(bucket, now, rate);
+	gw_refill(bucket, now, packet->events_per_second);
 	if (!bucket->tokens) {
 		bucket->suppressed++;
 		bucket->suppressed_total++;
@@ -113,26 +113,22 @@ GW_GLOBAL int gw_emit(struct xdp_md *ctx, struct gw_packet *packet, __u32 kind, 
  * Emits the packet's event, if it has one. In a flood only each eighth looks at the clock; the first
  * after an event always does, so that events slower than the rate are never suppressed.
  */
-static __always_inline void gw_report(const struct gw_run *run, __u32 reason)
+static __always_inline void gw_report(struct xdp_md *ctx, struct gw_packet *packet)
 {
-	struct gw_packet *packet = run->packet;
-	int kind = gw_event_kind(packet, reason);
+	int kind = gw_event_kind(packet);
 	struct gw_event_bucket *bucket;
-	__u32 rate;
 
-	if (kind < 0 || !run->generation)
+	if (kind < 0 || !packet->generation || !packet->events_per_second)
 		return;
-	rate = run->generation->events_per_second;
 	bucket = bpf_map_lookup_elem(&gw_ql_bucket, &kind);
-	if (!rate || !bucket)
+	if (!bucket)
 		return;
 	if (!bucket->tokens && bucket->suppressed % GW_EVENT_CLOCK_EACH) {
 		bucket->suppressed++;
 		bucket->suppressed_total++;
 		return;
 	}
-	gw_keep_names(run);
-	gw_emit(run->ctx, packet, kind, rate);
+	gw_emit(ctx, packet, kind);
 }
 
 #endif

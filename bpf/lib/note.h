@@ -9,7 +9,7 @@
 const volatile bool gw_tracing = false;
 
 /* Writes the note. */
-GW_GLOBAL int gw_write_note(struct gw_packet *packet, __u32 start_known)
+GW_GLOBAL int gw_note(struct gw_packet *packet)
 {
 	struct gw_trace_note *note;
 	__u32 zero = 0;
@@ -26,7 +26,7 @@ GW_GLOBAL int gw_write_note(struct gw_packet *packet, __u32 start_known)
 	note->row = packet->backend_id ? packet->row : GW_SLOT_NONE;
 	note->base = packet->base;
 	note->reason = packet->reason;
-	note->rule = packet->reason == GW_REASON_FORWARDED ? packet->rule : GW_RULE_NONE;
+	note->rule = gw_rule_of(packet);
 	note->flags = 0;
 	if (packet->slot != GW_INDEX_NONE) {
 		note->hash = packet->hash;
@@ -34,17 +34,9 @@ GW_GLOBAL int gw_write_note(struct gw_packet *packet, __u32 start_known)
 	}
 	if (packet->start)
 		note->flags |= GW_TRACE_START;
-	if (start_known)
+	if (packet->asked_start)
 		note->flags |= GW_TRACE_START_KNOWN;
 	return 0;
-}
-
-static __always_inline void gw_note(const struct gw_run *run)
-{
-	if (!gw_tracing)
-		return;
-	gw_keep_names(run);
-	gw_write_note(run->packet, run->service && !run->packet->fragment);
 }
 
 #endif

@@ -22,6 +22,38 @@ enum {
 	GW_QUIC_LONG_BYTES = 6, /* up to the length of the DCID */
 };
 
+/* What is looked at of a connection ID, read as little-endian words. */
+struct gw_cid {
+	__u8 first; /* config and length bits */
+	__u64 a; /* bytes 1 to 8 */
+	__u64 b; /* bytes 9 to 16 */
+	/*
+	 * How many bytes there are: all that it has, if exact (long headers); otherwise all that
+	 * follow, and it may end before. Bytes behind mean nothing.
+	 */
+	__u32 bytes;
+	__u8 exact;
+};
+
+enum gw_quic_form {
+	GW_QUIC_IS_LONG,
+	GW_QUIC_IS_SHORT, /* or anything else that does not tell what it is */
+	GW_QUIC_IS_QUOTED, /* by an ICMP error; the connection ID is the server's, empty if unknown */
+	GW_QUIC_IS_OTHER, /* another protocol */
+	GW_QUIC_IS_MALFORMED,
+};
+
+/* A payload as far as it matters here: its first bytes as little-endian words, and what they say. */
+struct gw_quic {
+	__u64 words[2];
+	__u32 bytes; /* of the payload; words beyond mean nothing */
+	enum gw_quic_form form;
+	__u8 first;
+	__u32 version; /* long headers */
+	int type; /* long headers */
+	struct gw_cid cid;
+};
+
 /*
  * In a map and not on the stack: header bytes are loaded from it at any alignment, and the verifier
  * forgets the values that pass through it.
@@ -40,28 +72,43 @@ struct gw_packet {
 	__u32 offset; /* where reading stands */
 	__u32 end; /* where what is being read ends */
 
+	/* set to 0 before anything is read */
 	__u8 family;
 	__u8 protocol;
 	__u8 direct; /* the bytes at offset can be read in place */
 	__u8 fragment;
 	__u8 icmp; /* an error about a packet of the flow */
 	__u8 start; /* can begin a flow */
-
-	/* the decision */
-	__u8 rule;
+	__u8 asked_start; /* it is known whether it can */
 	__u8 cid_len; /* of the connection ID that was read, for events */
-	__u32 cid_offset;
-	__u32 reason;
-	__u64 hash;
-	__u32 slot; /* GW_INDEX_NONE until the flow was hashed */
-	__u16 row;
-	__u16 base; /* of the slot word */
-	__u32 action;
-
-	/* for an event */
+	__u64 counted; /* counters of the service to increment, one more than each, a byte each */
 	__u64 generation;
 	__u32 service_id;
 	__u32 backend_id;
+
+	/* set to "none" before anything is read */
+	__u32 stats; /* index of the service's counters */
+	__u32 backend_stats;
+	__u32 slot;
+	__u16 row;
+	__u16 base; /* of the slot word */
+
+	/* set with what gives them a meaning */
+	struct gw_quic quic; /* where the service reads it */
+	__u64 hash; /* with slot */
+	__u32 events_per_second; /* with generation */
+	__u32 cid_offset; /* with cid_len */
+	__u32 reason;
+	__u32 action; /* of a forwarded packet, as is rule */
+	__u8 rule;
+	__u8 named; /* with quic; enum gw_named */
+	__u8 may_be_start; /* with quic: is a start, or of a version whose starts are not known */
 };
+
+/* The rule that placed a forwarded packet. */
+static __always_inline __u8 gw_rule_of(const struct gw_packet *packet)
+{
+	return packet->reason == GW_REASON_FORWARDED ? packet->rule : GW_RULE_NONE;
+}
 
 #endif

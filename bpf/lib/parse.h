@@ -13,15 +13,6 @@ static __always_inline int gw_parse(struct xdp_md *ctx, struct gw_packet *packet
 	struct gw_reader reader = { .ctx = ctx, .packet = packet };
 	int step;
 
-	packet->client_port = 0;
-	packet->vip_port = 0;
-	packet->family = 0;
-	packet->protocol = 0;
-	packet->fragment = 0;
-	packet->icmp = 0;
-	packet->start = 0;
-	packet->cid_len = 0;
-
 	step = gw_read_ethernet(&reader);
 	if (step == GW_CONTINUE)
 		step = packet->family == 4 ?

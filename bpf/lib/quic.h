@@ -47,25 +47,6 @@ enum {
 	GW_IPV6_PAYLOAD = GW_ETH_BYTES + GW_IPV6_BYTES + GW_UDP_BYTES,
 };
 
-enum gw_quic_form {
-	GW_QUIC_IS_LONG,
-	GW_QUIC_IS_SHORT, /* or anything else that does not tell what it is */
-	GW_QUIC_IS_QUOTED, /* by an ICMP error; the connection ID is the server's, empty if unknown */
-	GW_QUIC_IS_OTHER, /* another protocol */
-	GW_QUIC_IS_MALFORMED,
-};
-
-/* A payload as far as it matters here: its first bytes as little-endian words, and what they say. */
-struct gw_quic {
-	__u64 words[2];
-	__u32 bytes; /* of the payload; words beyond mean nothing */
-	enum gw_quic_form form;
-	__u8 first;
-	__u32 version; /* long headers */
-	int type; /* long headers */
-	struct gw_cid cid;
-};
-
 /* Big-endian numbers whose first byte is the lowest of a little-endian word. */
 #define gw_be16_of(word) __builtin_bswap16((__u16)(word))
 #define gw_be32_of(word) __builtin_bswap32((__u32)(word))
@@ -142,12 +123,14 @@ static __always_inline void gw_load_payload(struct gw_run *run, __u64 *words)
 }
 
 /* What the payload says. Its connection ID: in a short header, all that follows. */
-static __always_inline void gw_read_quic(struct gw_run *run, struct gw_quic *quic)
+static __always_inline void gw_read_quic(struct gw_run *run)
 {
-	const struct gw_packet *packet = run->packet;
+	struct gw_packet *packet = run->packet;
+	struct gw_quic *quic = &packet->quic;
 	__u64 words[GW_PAYLOAD_BYTES / 8];
 	__u64 w0, w1, w2;
 
+	quic->bytes = gw_left(packet);
 	if (packet->icmp) {
 		words[0] = packet->window[0];
 		words[1] = packet->window[1];
@@ -160,22 +143,20 @@ static __always_inline void gw_read_quic(struct gw_run *run, struct gw_quic *qui
 	w2 = gw_le64(words[2]);
 	quic->words[0] = w0;
 	quic->words[1] = w1;
-	quic->bytes = packet->end - packet->offset;
 	quic->first = w0;
+	quic->version = gw_be32_of(w0 >> 8);
+	quic->type = gw_quic_type(quic->version, quic->first);
 	quic->cid.first = w0 >> 8;
 	quic->cid.a = w0 >> 16 | w1 << 48;
 	quic->cid.b = w1 >> 16 | w2 << 48;
+	quic->cid.exact = true;
 	if (packet->icmp) {
 		quic->form = GW_QUIC_IS_QUOTED;
 		quic->cid.bytes = packet->cid_len;
-		quic->cid.exact = true;
 	} else if (!quic->bytes) {
 		quic->form = GW_QUIC_IS_MALFORMED;
 	} else if (quic->first & GW_QUIC_LONG) {
-		quic->version = gw_be32_of(w0 >> 8);
-		quic->type = gw_quic_type(quic->version, quic->first);
 		quic->cid.bytes = (__u8)(w0 >> 40);
-		quic->cid.exact = true;
 		quic->cid.first = w0 >> 48;
 		quic->cid.a = w0 >> 56 | w1 << 8;
 		quic->cid.b = w1 >> 56 | w2 << 8;
@@ -184,34 +165,42 @@ static __always_inline void gw_read_quic(struct gw_run *run, struct gw_quic *qui
 				     GW_QUIC_IS_LONG;
 	} else {
 		quic->cid.bytes = quic->bytes - 1;
+		quic->cid.exact = false;
 		quic->form = gw_is_stun(quic) ? GW_QUIC_IS_OTHER : GW_QUIC_IS_SHORT;
 	}
+	gw_forget();
 }
 
 /* Counts a packet, and says whether it can begin a flow. */
-static __always_inline void gw_take_quic(const struct gw_run *run, const struct gw_quic *quic)
+static __always_inline void gw_take_quic(struct gw_packet *packet)
 {
+	const struct gw_quic *quic = &packet->quic;
+
+	packet->may_be_start = 0;
 	if (!(quic->first & GW_QUIC_FIXED))
-		gw_count(run, GW_COUNTER_FIXED_BIT_CLEAR);
+		gw_count(packet, GW_COUNTER_FIXED_BIT_CLEAR);
 	if (quic->form == GW_QUIC_IS_SHORT) {
-		gw_count(run, GW_COUNTER_QUIC_SHORT);
+		gw_count(packet, GW_COUNTER_QUIC_SHORT);
 		return;
 	}
-	gw_count(run, GW_COUNTER_QUIC_LONG);
+	gw_count(packet, GW_COUNTER_QUIC_LONG);
 	if (gw_starts_flow(quic->type)) {
-		run->packet->start = 1;
-		gw_count(run, GW_COUNTER_STARTS);
+		packet->start = 1;
+		packet->may_be_start = 1;
+		gw_count(packet, GW_COUNTER_STARTS);
 	}
-	if (quic->version == GW_QUIC_NEGOTIATION)
-		gw_count(run, GW_COUNTER_VERSION_NEGOTIATION);
-	else if (quic->type == GW_QUIC_TYPE_UNKNOWN)
-		gw_count(run, GW_COUNTER_UNKNOWN_VERSION);
-	else if (quic->type == GW_QUIC_RETRY)
-		gw_count(run, GW_COUNTER_RETRY);
+	if (quic->version == GW_QUIC_NEGOTIATION) {
+		gw_count(packet, GW_COUNTER_VERSION_NEGOTIATION);
+	} else if (quic->type == GW_QUIC_TYPE_UNKNOWN) {
+		packet->may_be_start = 1;
+		gw_count(packet, GW_COUNTER_UNKNOWN_VERSION);
+	} else if (quic->type == GW_QUIC_RETRY) {
+		gw_count(packet, GW_COUNTER_RETRY);
+	}
 	if (!quic->cid.bytes)
-		gw_count(run, GW_COUNTER_CID_ZERO);
+		gw_count(packet, GW_COUNTER_CID_ZERO);
 	else if (quic->cid.bytes > GW_MAX_CID_BYTES)
-		gw_count(run, GW_COUNTER_CID_LONG);
+		gw_count(packet, GW_COUNTER_CID_LONG);
 }
 
 #endif

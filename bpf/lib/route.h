@@ -9,17 +9,20 @@
 
 #include "quic.h"
 
-static __always_inline int gw_place(struct gw_run *run, const struct gw_backend *backend,
-				    enum gw_rule rule)
+/* The packet goes to the backend that was taken. */
+#define GW_PLACED 1
+
+static __always_inline int gw_place(struct gw_run *run, enum gw_rule rule)
 {
-	run->backend = backend;
 	run->packet->rule = rule;
-	return GW_CONTINUE;
+	run->packet->backend_id = run->backend->id;
+	run->packet->backend_stats = run->backend->stats;
+	return GW_PLACED;
 }
 
-static __always_inline int gw_no_backend(const struct gw_run *run)
+static __always_inline int gw_no_backend(struct gw_run *run)
 {
-	gw_count(run, GW_COUNTER_NO_BACKEND);
+	gw_count(run->packet, GW_COUNTER_NO_BACKEND);
 	return gw_leaves(GW_REASON_NO_BACKEND);
 }
 
@@ -35,86 +38,81 @@ static __always_inline int gw_place_by_flow(struct gw_run *run)
 {
 	const struct gw_service *service = run->service;
 	struct gw_packet *packet = run->packet;
-	const struct gw_backend *backend;
-	const struct gw_slot *slot;
+	const struct gw_slot *slots, *slot;
+	int step;
 
 	if (!service->slots)
 		return gw_no_backend(run);
 	packet->hash = gw_flow_hash(service, packet);
 	packet->slot = ((packet->hash >> 32) * service->slots) >> 32;
-	slot = gw_slot_at(run, packet->slot);
-	if (!slot)
+	slots = gw_cell(run, service->slots_at + packet->slot / GW_CELL_SLOTS);
+	if (!slots)
 		return gw_leaves(GW_REASON_INTERNAL);
-	packet->base = slot->base;
-	if (slot->owner == GW_SLOT_NONE)
-		return gw_no_backend(run);
+	slot = &slots[packet->slot % GW_CELL_SLOTS];
 	packet->row = slot->owner;
-	backend = gw_backend_at(run, packet->row);
-	if (!backend || backend->state == GW_BACKEND_MISSING)
+	packet->base = slot->base;
+	if (packet->row == GW_SLOT_NONE)
+		return gw_no_backend(run);
+	step = gw_take_row(run, packet->row);
+	if (step != GW_CONTINUE)
+		return step;
+	if (run->backend->state == GW_BACKEND_MISSING)
 		return gw_leaves(GW_REASON_INTERNAL);
-	gw_count(run, GW_COUNTER_PLAIN);
-	return gw_place(run, backend, GW_RULE_TABLE);
+	gw_count(packet, GW_COUNTER_PLAIN);
+	return gw_place(run, GW_RULE_TABLE);
 }
 
-static __always_inline bool gw_is_usable(const struct gw_backend *backend)
-{
-	return backend->state == GW_BACKEND_READY || backend->state == GW_BACKEND_DRAINING;
-}
-
-static __always_inline void gw_count_unroutable(const struct gw_run *run, enum gw_named named)
-{
-	if (named == GW_NAMED_RESERVED)
-		gw_count(run, GW_COUNTER_UNROUTABLE_RESERVED);
-	else if (named == GW_NAMED_NO_CONFIG)
-		gw_count(run, GW_COUNTER_UNROUTABLE_CONFIG);
-	else if (named == GW_NAMED_TOO_SHORT)
-		gw_count(run, GW_COUNTER_UNROUTABLE_SHORT);
-	else if (named == GW_NAMED_OTHER_LENGTH)
-		gw_count(run, GW_COUNTER_UNROUTABLE_LENGTH);
-}
+_Static_assert(GW_COUNTER_UNROUTABLE_CONFIG - GW_COUNTER_UNROUTABLE_RESERVED ==
+		       GW_NAMED_NO_CONFIG - GW_NAMED_RESERVED, "same order");
+_Static_assert(GW_COUNTER_UNROUTABLE_SHORT - GW_COUNTER_UNROUTABLE_RESERVED ==
+		       GW_NAMED_TOO_SHORT - GW_NAMED_RESERVED, "same order");
+_Static_assert(GW_COUNTER_UNROUTABLE_LENGTH - GW_COUNTER_UNROUTABLE_RESERVED ==
+		       GW_NAMED_OTHER_LENGTH - GW_NAMED_RESERVED, "same order");
 
 /*
  * A server ID that no backend has. What a client invents for its first packets looks like this when
  * it happens to begin with a config ID, so starts go on, and packets of unknown versions, which may
  * be starts. Others would only meet a backend that has no keys for them, and be reset by it.
  */
-static __always_inline int gw_leave_unknown(const struct gw_run *run, bool may_go_on,
-					    bool quarantined)
+static __always_inline int gw_leave_unknown(struct gw_run *run)
 {
-	bool drop = !may_go_on && run->service->unknown_server_id == GW_POLICY_DROP;
+	struct gw_packet *packet = run->packet;
 
-	if (drop && quarantined) {
-		gw_count(run, GW_COUNTER_QUARANTINED_SERVER_ID);
+	if (packet->may_be_start || run->service->unknown_server_id != GW_POLICY_DROP) {
+		gw_count(packet, GW_COUNTER_UNKNOWN_SERVER_ID);
+		return GW_CONTINUE;
+	}
+	if (packet->named == GW_NAMED_QUARANTINED) {
+		gw_count(packet, GW_COUNTER_QUARANTINED_SERVER_ID);
 		return gw_leaves(GW_REASON_QUARANTINED_SERVER_ID);
 	}
-	gw_count(run, GW_COUNTER_UNKNOWN_SERVER_ID);
-	return drop ? gw_leaves(GW_REASON_UNKNOWN_SERVER_ID) : GW_CONTINUE;
+	gw_count(packet, GW_COUNTER_UNKNOWN_SERVER_ID);
+	return gw_leaves(GW_REASON_UNKNOWN_SERVER_ID);
 }
 
 /* The backend that a connection ID named, if it may take the packet; else how to go on. */
-static __always_inline int gw_place_by_server_id(struct gw_run *run, const struct gw_quic *quic,
-						 enum gw_named named)
+static __always_inline int gw_place_by_server_id(struct gw_run *run)
 {
-	bool is_long = quic->form == GW_QUIC_IS_LONG;
-	bool start = is_long && gw_starts_flow(quic->type);
-	bool may_go_on = start || (is_long && quic->type == GW_QUIC_TYPE_UNKNOWN);
-	const struct gw_backend *backend;
+	struct gw_packet *packet = run->packet;
+	__u8 state;
+	int step;
 
-	if (named != GW_NAMED_BACKEND)
-		return gw_leave_unknown(run, may_go_on, named == GW_NAMED_QUARANTINED);
-	backend = gw_backend_at(run, run->packet->row);
-	if (!backend)
-		return gw_leaves(GW_REASON_INTERNAL);
-	if (gw_is_usable(backend))
-		return gw_place(run, backend, GW_RULE_SERVER_ID);
+	if (packet->named != GW_NAMED_BACKEND)
+		return gw_leave_unknown(run);
+	step = gw_take_row(run, packet->row);
+	if (step != GW_CONTINUE)
+		return step;
+	state = run->backend->state;
+	if (state == GW_BACKEND_READY || state == GW_BACKEND_DRAINING)
+		return gw_place(run, GW_RULE_SERVER_ID);
 	/* Wherever an ICMP error arrives wrongly, it does no harm. */
-	if (quic->form == GW_QUIC_IS_QUOTED)
+	if (packet->icmp)
 		return GW_CONTINUE;
-	if (backend->state == GW_BACKEND_MISSING)
-		return gw_leave_unknown(run, may_go_on, false);
-	if (start || run->service->unhealthy == GW_POLICY_FALLBACK)
+	if (state == GW_BACKEND_MISSING)
+		return gw_leave_unknown(run);
+	if (packet->start || run->service->unhealthy == GW_POLICY_FALLBACK)
 		return GW_CONTINUE;
-	run->backend = backend;
+	packet->backend_id = run->backend->id;
 	return gw_leaves(GW_REASON_UNHEALTHY);
 }
 
@@ -150,41 +148,43 @@ static __always_inline void gw_keep_cid(const struct gw_run *run, const struct g
 /* Places by server ID, or leaves it to the flow. */
 static __always_inline int gw_route_quic(struct gw_run *run)
 {
-	enum gw_named named = GW_NAMED_NOTHING;
-	struct gw_quic quic = {};
+	struct gw_packet *packet = run->packet;
+	const struct gw_quic *quic = &packet->quic;
 
-	gw_read_quic(run, &quic);
-	if (quic.form == GW_QUIC_IS_MALFORMED)
+	gw_read_quic(run);
+	if (quic->form == GW_QUIC_IS_MALFORMED)
 		return gw_leave_other(run, GW_REASON_BAD_QUIC);
-	if (quic.form == GW_QUIC_IS_OTHER)
+	if (quic->form == GW_QUIC_IS_OTHER)
 		return gw_leave_other(run, GW_REASON_NOT_QUIC);
-	if (gw_may_name_server(run, &quic))
-		named = gw_decode_server_id(run, &quic.cid);
-	if (named == GW_NAMED_INTERNAL)
+	packet->named = gw_may_name_server(run, quic) ? gw_decode_server_id(run) : GW_NAMED_NOTHING;
+	gw_forget();
+	if (packet->named == GW_NAMED_INTERNAL)
 		return gw_leaves(GW_REASON_INTERNAL);
-	if (quic.form == GW_QUIC_IS_QUOTED && named != GW_NAMED_BACKEND)
+	if (quic->form == GW_QUIC_IS_QUOTED && packet->named != GW_NAMED_BACKEND)
 		return GW_CONTINUE;
 	/* A greased short header can look like DTLS: only one that names nothing is taken for it. */
-	if (quic.form == GW_QUIC_IS_SHORT && !gw_names_server(named)) {
-		if (gw_is_dtls(&quic))
+	if (quic->form == GW_QUIC_IS_SHORT && !gw_names_server(packet->named)) {
+		if (gw_is_dtls(quic))
 			return gw_leave_other(run, GW_REASON_NOT_QUIC);
-		if (quic.cid.bytes < run->service->short_dcid_len)
+		if (quic->cid.bytes < run->service->short_dcid_len)
 			return gw_leave_other(run, GW_REASON_BAD_QUIC);
 	}
-	if (quic.form != GW_QUIC_IS_QUOTED) {
-		gw_keep_cid(run, &quic);
-		gw_take_quic(run, &quic);
-		gw_count_unroutable(run, named);
+	if (quic->form != GW_QUIC_IS_QUOTED) {
+		gw_keep_cid(run, quic);
+		gw_take_quic(packet);
+		if (packet->named >= GW_NAMED_RESERVED)
+			gw_count(packet, GW_COUNTER_UNROUTABLE_RESERVED +
+						 (packet->named - GW_NAMED_RESERVED));
 	}
-	if (!gw_names_server(named))
+	if (!gw_names_server(packet->named))
 		return GW_CONTINUE;
-	return gw_place_by_server_id(run, &quic, named);
+	return gw_place_by_server_id(run);
 }
 
 /* Services of one VIP and protocol agree on their policy: a fragment cannot choose among them. */
 static __always_inline int gw_route_fragment(struct gw_run *run)
 {
-	gw_count(run, GW_COUNTER_FRAGMENTS);
+	gw_count(run->packet, GW_COUNTER_FRAGMENTS);
 	if (run->service->fragments == GW_FRAGMENTS_PASS)
 		return gw_leaves(GW_REASON_FRAGMENT_PASS);
 	if (run->service->fragments != GW_FRAGMENTS_ROUTE)
@@ -192,6 +192,7 @@ static __always_inline int gw_route_fragment(struct gw_run *run)
 	return gw_place_by_flow(run);
 }
 
+/* GW_PLACED, or why the packet leaves. */
 static __always_inline int gw_route(struct gw_run *run)
 {
 	struct gw_packet *packet = run->packet;
@@ -199,13 +200,14 @@ static __always_inline int gw_route(struct gw_run *run)
 
 	if (packet->fragment)
 		return gw_route_fragment(run);
+	packet->asked_start = 1;
 	if (packet->icmp)
-		gw_count(run, GW_COUNTER_ICMP);
+		gw_count(run->packet, GW_COUNTER_ICMP);
 	if (packet->start)
-		gw_count(run, GW_COUNTER_STARTS);
+		gw_count(run->packet, GW_COUNTER_STARTS);
 	if (run->service->flags & GW_SERVICE_QUIC)
 		step = gw_route_quic(run);
-	if (step != GW_CONTINUE || run->backend)
+	if (step != GW_CONTINUE)
 		return step;
 	return gw_place_by_flow(run);
 }

@@ -13,43 +13,44 @@
 #define GW_CONTINUE 0
 #define gw_leaves(reason) (-(int)(reason))
 
-/* Every step reads it and adds to it. */
+/*
+ * Every step reads it and adds to it. Pointers are never NULL once there is a snapshot: those that
+ * were not found yet lead to the generation. Without CAP_PERFMON the verifier also walks the way
+ * that a mispredicted branch would take, and Linux 6.1 refuses the program if a pointer that is
+ * known to be NULL is followed there ("R2 invalid mem access 'scalar'").
+ */
 struct gw_run {
 	struct xdp_md *ctx;
 	struct gw_packet *packet; /* all that is not a pointer */
-
-	/* the snapshot, and what the packet found in it */
-	void *cells;
+	void *cells; /* the snapshot */
 	const struct gw_generation *generation;
 	const struct gw_service *service;
 	const struct gw_backend *backend;
-	struct gw_service_stats *stats;
 };
 
-/* Memory for this run; it still holds what the one before left. */
-static __always_inline int gw_begin(struct gw_run *run)
+/* A new packet in the memory of the one before. */
+static __always_inline void gw_reset(struct gw_packet *packet)
 {
-	__u32 zero = 0;
-	struct gw_packet *packet = bpf_map_lookup_elem(&gw_ql_packet, &zero);
-
-	if (!packet)
-		return gw_leaves(GW_REASON_INTERNAL);
-	packet->rule = GW_RULE_NONE;
+	packet->client = (struct gw_address){};
+	packet->client_port = 0;
+	packet->vip_port = 0;
+	packet->family = 0;
+	packet->protocol = 0;
+	packet->direct = 0;
+	packet->fragment = 0;
+	packet->icmp = 0;
+	packet->start = 0;
+	packet->asked_start = 0;
+	packet->cid_len = 0;
+	packet->counted = 0;
+	packet->generation = 0;
+	packet->service_id = 0;
+	packet->backend_id = 0;
+	packet->stats = GW_INDEX_NONE;
+	packet->backend_stats = GW_INDEX_NONE;
 	packet->slot = GW_INDEX_NONE;
 	packet->row = GW_SLOT_NONE;
 	packet->base = GW_SLOT_NONE;
-	run->packet = packet;
-	return GW_CONTINUE;
-}
-
-/* What events and notes say of the records that were found. */
-static __always_inline void gw_keep_names(const struct gw_run *run)
-{
-	struct gw_packet *packet = run->packet;
-
-	packet->generation = run->generation ? run->generation->number : 0;
-	packet->service_id = run->service ? run->service->id : 0;
-	packet->backend_id = run->backend ? run->backend->id : 0;
 }
 
 #endif

@@ -10,19 +10,6 @@ enum {
 	GW_QUIC_LB_LENGTH_BITS = 0x1f,
 };
 
-/* What is looked at of a connection ID, read as little-endian words. */
-struct gw_cid {
-	__u8 first; /* config and length bits */
-	__u64 a; /* bytes 1 to 8 */
-	__u64 b; /* bytes 9 to 16 */
-	/*
-	 * How many bytes there are: all that it has, if exact (long headers); otherwise all that
-	 * follow, and it may end before. Bytes behind mean nothing.
-	 */
-	__u32 bytes;
-	bool exact;
-};
-
 /* What a connection ID says. */
 enum gw_named {
 	GW_NAMED_NOTHING, /* not asked */
@@ -37,7 +24,7 @@ enum gw_named {
 };
 
 /* Whether it carries a server ID, of a backend or not. */
-static __always_inline bool gw_names_server(enum gw_named named)
+static __always_inline bool gw_names_server(__u8 named)
 {
 	return named == GW_NAMED_BACKEND || named == GW_NAMED_UNKNOWN ||
 	       named == GW_NAMED_QUARANTINED;
@@ -77,9 +64,9 @@ static __always_inline enum gw_named gw_find_server_id(const struct gw_run *run,
 	return GW_NAMED_UNKNOWN;
 }
 
-static __always_inline enum gw_named gw_decode_server_id(const struct gw_run *run,
-							 const struct gw_cid *cid)
+static __always_inline enum gw_named gw_decode_server_id(const struct gw_run *run)
 {
+	const struct gw_cid *cid = &run->packet->quic.cid;
 	const struct gw_quic_config *config;
 	__u8 id = cid->first >> 5;
 	__u32 length;

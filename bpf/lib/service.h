@@ -23,6 +23,10 @@ static __always_inline int gw_take_snapshot(struct gw_run *run)
 	run->generation = gw_cell(run, 0);
 	if (!run->generation || run->generation->magic != GW_ABI_MAGIC)
 		return gw_leaves(GW_REASON_INTERNAL);
+	run->service = (const void *)run->generation;
+	run->backend = (const void *)run->generation;
+	run->packet->generation = run->generation->number;
+	run->packet->events_per_second = run->generation->events_per_second;
 	return GW_CONTINUE;
 }
 
@@ -59,31 +63,26 @@ static __always_inline int gw_find_service(struct gw_run *run)
 		if (gw_le64(gw_load64(service, 0)) == a && gw_le64(gw_load64(service, 8)) == b &&
 		    gw_le32(gw_load32(service, 16)) == c) {
 			run->service = service;
-			run->stats = bpf_map_lookup_elem(&gw_ql_stats, &service->stats);
+			run->packet->service_id = service->id;
+			run->packet->stats = service->stats;
 			return GW_CONTINUE;
 		}
 	}
 	return gw_no_service(run);
 }
 
-/* The backend in a row, NULL where there can be none. */
-static __always_inline const struct gw_backend *gw_backend_at(const struct gw_run *run, __u32 row)
+/* Takes the backend in a row; there may be none, or an empty one. */
+static __always_inline int gw_take_row(struct gw_run *run, __u32 row)
 {
 	const struct gw_backend *rows;
 
 	if (row >= run->service->backends)
-		return NULL;
+		return gw_leaves(GW_REASON_INTERNAL);
 	rows = gw_cell(run, run->service->backends_at + row / GW_CELL_BACKENDS);
-	return rows ? &rows[row % GW_CELL_BACKENDS] : NULL;
-}
-
-/* The word of a slot, NULL where there is none. */
-static __always_inline const struct gw_slot *gw_slot_at(const struct gw_run *run, __u32 slot)
-{
-	const struct gw_slot *words;
-
-	words = gw_cell(run, run->service->slots_at + slot / GW_CELL_SLOTS);
-	return words ? &words[slot % GW_CELL_SLOTS] : NULL;
+	if (!rows)
+		return gw_leaves(GW_REASON_INTERNAL);
+	run->backend = &rows[row % GW_CELL_BACKENDS];
+	return GW_CONTINUE;
 }
 
 #endif
