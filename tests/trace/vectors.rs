@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Published QUIC packets and connection IDs.
+
+use guideway::capture::from_hex;
+use guideway::quiclb::trace::payload_frame;
+use serde_json::{json, Value};
+
+use crate::netns::isolated;
+use crate::{example, parse, trace_one};
+
+fn vectors() -> Vec<Value> {
+    let document: Value = serde_json::from_str(include_str!("../vectors/quic.json")).expect("JSON");
+    let vectors = document["vectors"].as_array().expect("vectors").clone();
+    // So that no test passes for want of vectors.
+    assert_eq!(vectors.len(), 15);
+    vectors
+}
+
+/// The trace of a vector's payload to the only service of `spec`.
+fn traced(spec: &Value, vector: &Value) -> Value {
+    let payload = from_hex(vector["udp_payload_hex"].as_str().expect("digits")).expect("hex");
+    let frame = payload_frame(&parse(spec), "quic-api", None, &payload).expect("a frame");
+    trace_one(spec, frame)
+}
+
+/// Over both versions of IP: every vector in a service that reads QUIC and nothing else.
+#[test]
+fn every_vector_is_read_and_goes_where_its_form_says() {
+    isolated("trace::vectors", || {
+        for vip in ["203.0.113.80", "2001:db8::80"] {
+            for vector in vectors() {
+                let expected = &vector["expected"];
+                let mut spec = example();
+                let service = &mut spec["services"][0];
+                service["vip"] = json!(vip);
+                service["quic"] = json!({"routing": "tuple"});
+                // The length that servers would have agreed on.
+                let dcid = expected["dcid"].as_str();
+                service["short_dcid_len"] = match expected["form"].as_str() {
+                    Some("short") => json!(dcid.map_or(0, str::len) / 2),
+                    _ => json!(8),
+                };
+                let packet = traced(&spec, &vector);
+                let name = &vector["name"];
+
+                let form = expected["form"].as_str().expect("a form");
+                let (form, verdict, reason, rule) = match form {
+                    "error" => ("malformed", "pass", "bad_quic", Value::Null),
+                    "not-quic" => (form, "pass", "not_quic", Value::Null),
+                    _ => (form, "redirect", "forwarded", json!("table")),
+                };
+                let version = expected["version"].as_str();
+                let version = version.map(|v| u32::from_str_radix(v, 16).expect("hex"));
+                assert_eq!(packet["quic"]["form"], form, "{name}");
+                assert_eq!(packet["quic"]["version"], json!(version), "{name}");
+                // One that is empty was not read.
+                let dcid = dcid.filter(|dcid| form == "long" || !dcid.is_empty());
+                assert_eq!(packet["quic"]["dcid"], json!(dcid), "{name}");
+                if let (Some(kind), "long") = (expected["type"].as_str(), form) {
+                    assert_eq!(packet["quic"]["type"], kind, "{name}");
+                    let start = matches!(kind, "initial" | "0-rtt");
+                    assert_eq!(packet["flow_start"], start, "{name}");
+                }
+                let found = ["error", "verdict", "reason", "rule"].map(|key| packet[key].clone());
+                let expected = [Value::Null, json!(verdict), json!(reason), rule];
+                assert_eq!(found, expected, "{name}");
+                assert_eq!(packet["service"]["name"], "quic-api", "{name}");
+            }
+        }
+    });
+}
+
+/// Connection IDs with a server ID in clear, under the lengths that the vector states: to the
+/// backend that has the ID, and nowhere if nobody has it.
+#[test]
+fn server_ids_of_the_vectors_name_their_backend() {
+    isolated("trace::server_ids", || {
+        let mut tried = 0;
+        for vector in vectors() {
+            let key = vector.get("key");
+            let (Some(Value::Null), Some(id)) = (key, vector["expected"]["server_id"].as_str())
+            else {
+                continue;
+            };
+            tried += 1;
+            let cid = vector["cid"].as_str().expect("a connection ID");
+            let mut spec = example();
+            let service = &mut spec["services"][0];
+            service["short_dcid_len"] = json!(cid.len() / 2);
+            let config = json!({
+                "config_id": vector["expected"]["config_id"],
+                "server_id_len": id.len() / 2,
+                "nonce_len": (cid.len() - id.len()) / 2 - 1,
+            });
+            service["quic"] = json!({"routing": "server-id", "configs": [config]});
+            for owner in [0, 1] {
+                let mut spec = spec.clone();
+                let other = "ff".repeat(id.len() / 2);
+                spec["services"][0]["backends"][owner]["server_id"] = json!(id);
+                spec["services"][0]["backends"][1 - owner]["server_id"] = json!(other);
+                let packet = traced(&spec, &vector);
+                assert_eq!(packet["rule"], "server_id");
+                assert_eq!(packet["backend"]["id"], owner + 1);
+                assert_eq!(packet["quic"]["server_id"], id);
+                assert_eq!(packet["quic"]["config_id"], vector["expected"]["config_id"]);
+                assert_eq!(packet["quic"]["unroutable"], Value::Null);
+                // Nothing was hashed.
+                assert_eq!(packet["hash"], Value::Null);
+                assert_eq!(packet["slot_state"], Value::Null);
+            }
+            spec["services"][0]["backends"][0]["server_id"] = json!("ee".repeat(id.len() / 2));
+            let packet = traced(&spec, &vector);
+            assert_eq!(packet["reason"], "unknown_server_id");
+            assert_eq!(packet["verdict"], "drop");
+            assert_eq!(packet["quic"]["unroutable"], "unknown");
+            assert_eq!(packet["backend"], Value::Null);
+        }
+        assert_eq!(tried, 2);
+    });
+}
