@@ -101,9 +101,9 @@ fn frames_that_cannot_be_run_are_errors_and_the_others_go_on() {
         // The second is longer than the limit of the capture.
         let whole = pcap(false, &frames[..2], 90);
         let document = file(&whole);
-        let errors: Vec<_> = ["packets"]
+        let packets = document["packets"].as_array().expect("packets");
+        let errors: Vec<_> = packets
             .iter()
-            .flat_map(|name| document[name].as_array().expect("packets"))
             .map(|packet| packet["error"].clone())
             .collect();
         assert_eq!(
@@ -141,7 +141,7 @@ fn frames_that_cannot_be_run_are_errors_and_the_others_go_on() {
 #[test]
 fn frames_of_every_length_are_run() {
     isolated("trace::lengths", || {
-        for length in [
+        let lengths = [
             14,
             15,
             60,
@@ -151,11 +151,11 @@ fn frames_of_every_length_are_run() {
             9_014,
             65_549,
             MAX_FRAME_BYTES,
-        ] {
-            let payload = vec![0x5a; length - 14];
-            let frame = ethernet(&[], 0x0806, &payload);
-            let document = trace(&example(), &[frame]);
-            let packet = &document["packets"][0];
+        ];
+        let frames = lengths.map(|length| ethernet(&[], 0x0806, &vec![0x5a; length - 14]));
+        let document = trace(&example(), &frames);
+        let packets = document["packets"].as_array().expect("packets");
+        for (packet, length) in packets.iter().zip(lengths) {
             assert_eq!(packet["error"], Value::Null, "{length}");
             assert_eq!(packet["output"], json!({"length": length, "changed": []}));
         }

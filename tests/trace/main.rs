@@ -9,6 +9,7 @@ mod document;
 #[path = "../common/netns.rs"]
 mod netns;
 mod payloads;
+mod production;
 mod reasons;
 mod rights;
 mod scenario;

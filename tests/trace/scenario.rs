@@ -7,6 +7,7 @@ use guideway::capture::Frame;
 use guideway::id::InterfaceName;
 use guideway::plan::{plan, Device, Options, World};
 use guideway::quiclb::trace::{run, Reset, Scenario};
+use guideway::quiclb::{Loader, QuicLb, StateRoot};
 use serde_json::json;
 
 use crate::build::*;
@@ -163,5 +164,56 @@ fn a_trace_leaves_nothing_behind() {
         let document = run(&scenario, [Frame::new(0, frame)], Reset::Never).expect("a trace");
         assert_eq!(document.summary.redirect, 1);
         assert_eq!(around(), before);
+    });
+}
+
+/// Rows are those of the live generation, not those of a first one.
+#[test]
+fn the_generation_of_a_live_instance_is_traced() {
+    isolated("trace::live", || {
+        let names = ["edge0", "vm-edge-a", "vm-edge-b"];
+        let devices = names
+            .iter()
+            .zip(20..)
+            .map(|(name, index)| device(name, index, 1));
+        let world = World::new(devices.collect(), vec![], 1);
+        let spec = |ids: [u32; 2]| {
+            let mut spec = example();
+            for (place, id) in ids.into_iter().enumerate() {
+                spec["services"][0]["backends"][place]["id"] = json!(id);
+                spec["services"][0]["backends"][place]["interface"] = json!("edge0");
+            }
+            parse(&spec)
+        };
+        let dir = StateRoot::new(crate::netns::BPFFS).quiclb(spec([1, 2]).instance_id());
+        let mut writer = Loader::new(&dir, spec([1, 2]).limits())
+            .load()
+            .expect("an instance");
+        for ids in [[1, 2], [2, 3]] {
+            let live = writer.live_record().expect("readable");
+            let plan = plan(live.as_ref(), &spec(ids), &world, Options::default());
+            writer.publish(&plan.expect("a plan")).expect("published");
+        }
+        drop(writer);
+        let live = QuicLb::open(&dir)
+            .expect("an instance")
+            .live_record()
+            .expect("readable");
+        let live = live.expect("a generation");
+        let options = Options::default();
+        let scenario = Scenario::new(Some(&live), live.spec(), &world, options).expect("a plan");
+
+        // Many clients, so that both backends get some.
+        let frames =
+            (0..64).map(|i| Frame::new(i, ipv4(UDP, &udp(5_000 + i as u16, 443, &[0x40; 20]))));
+        let document = run(&scenario, frames, Reset::Never).expect("a trace");
+        let backends = document
+            .packets
+            .iter()
+            .filter_map(|packet| packet.backend.as_ref());
+        let rows: BTreeSet<_> = backends.map(|backend| (backend.id, backend.row)).collect();
+        // 2 stays in the second row; the first one's backend is gone, and 3 takes one that was
+        // never used before.
+        assert_eq!(rows, BTreeSet::from([(2, 1), (3, 2)]));
     });
 }

@@ -6,7 +6,7 @@ use guideway::quiclb::trace::payload_frame;
 use serde_json::{json, Value};
 
 use crate::netns::isolated;
-use crate::{example, parse, trace_one};
+use crate::{example, parse, trace, trace_one};
 
 fn vectors() -> Vec<Value> {
     let document: Value = serde_json::from_str(include_str!("../vectors/quic.json")).expect("JSON");
@@ -16,58 +16,74 @@ fn vectors() -> Vec<Value> {
     vectors
 }
 
-/// The trace of a vector's payload to the only service of `spec`.
-fn traced(spec: &Value, vector: &Value) -> Value {
+/// The frame of a vector's payload to a service.
+fn frame(spec: &Value, service: &str, vector: &Value) -> Vec<u8> {
     let payload = from_hex(vector["udp_payload_hex"].as_str().expect("digits")).expect("hex");
-    let frame = payload_frame(&parse(spec), "quic-api", None, &payload).expect("a frame");
-    trace_one(spec, frame)
+    payload_frame(&parse(spec), service, None, &payload).expect("a frame")
 }
 
-/// Over both versions of IP: every vector in a service that reads QUIC and nothing else.
+/// The example, and the same service over IPv6, reading QUIC with connection IDs of this length.
+fn spec(short_dcid_len: usize) -> Value {
+    let mut spec = example();
+    let service = &mut spec["services"][0];
+    service["quic"] = json!({"routing": "tuple"});
+    service["short_dcid_len"] = json!(short_dcid_len);
+    let mut other = service.clone();
+    other["name"] = json!("quic-api6");
+    other["vip"] = json!("2001:db8::80");
+    spec["services"] = json!([service, other]);
+    spec
+}
+
+/// Every vector in services that read QUIC and nothing else.
 #[test]
 fn every_vector_is_read_and_goes_where_its_form_says() {
     isolated("trace::vectors", || {
-        for vip in ["203.0.113.80", "2001:db8::80"] {
-            for vector in vectors() {
-                let expected = &vector["expected"];
-                let mut spec = example();
-                let service = &mut spec["services"][0];
-                service["vip"] = json!(vip);
-                service["quic"] = json!({"routing": "tuple"});
-                // The length that servers would have agreed on.
-                let dcid = expected["dcid"].as_str();
-                service["short_dcid_len"] = match expected["form"].as_str() {
-                    Some("short") => json!(dcid.map_or(0, str::len) / 2),
-                    _ => json!(8),
-                };
-                let packet = traced(&spec, &vector);
-                let name = &vector["name"];
-
-                let form = expected["form"].as_str().expect("a form");
-                let (form, verdict, reason, rule) = match form {
-                    "error" => ("malformed", "pass", "bad_quic", Value::Null),
-                    "not-quic" => (form, "pass", "not_quic", Value::Null),
-                    _ => (form, "redirect", "forwarded", json!("table")),
-                };
-                let version = expected["version"].as_str();
-                let version = version.map(|v| u32::from_str_radix(v, 16).expect("hex"));
-                assert_eq!(packet["quic"]["form"], form, "{name}");
-                assert_eq!(packet["quic"]["version"], json!(version), "{name}");
-                // One that is empty was not read.
-                let dcid = dcid.filter(|dcid| form == "long" || !dcid.is_empty());
-                assert_eq!(packet["quic"]["dcid"], json!(dcid), "{name}");
-                if let (Some(kind), "long") = (expected["type"].as_str(), form) {
-                    assert_eq!(packet["quic"]["type"], kind, "{name}");
-                    let start = matches!(kind, "initial" | "0-rtt");
-                    assert_eq!(packet["flow_start"], start, "{name}");
-                }
-                let found = ["error", "verdict", "reason", "rule"].map(|key| packet[key].clone());
-                let expected = [Value::Null, json!(verdict), json!(reason), rule];
-                assert_eq!(found, expected, "{name}");
-                assert_eq!(packet["service"]["name"], "quic-api", "{name}");
+        for vector in vectors() {
+            let expected = &vector["expected"];
+            let dcid = expected["dcid"].as_str();
+            // The length that servers would have agreed on.
+            let spec = spec(match expected["form"].as_str() {
+                Some("short") => dcid.map_or(0, str::len) / 2,
+                _ => 8,
+            });
+            let services = ["quic-api", "quic-api6"];
+            let frames = services.map(|service| frame(&spec, service, &vector));
+            let document = trace(&spec, &frames);
+            let packets = document["packets"].as_array().expect("packets");
+            for (packet, service) in packets.iter().zip(services) {
+                assert_eq!(packet["service"]["name"], service);
+                check(packet, &vector);
             }
+            assert_eq!(packets[0]["ip"]["family"], "ipv4");
+            assert_eq!(packets[1]["ip"]["family"], "ipv6");
         }
     });
+}
+
+fn check(packet: &Value, vector: &Value) {
+    let (name, expected) = (&vector["name"], &vector["expected"]);
+    let form = expected["form"].as_str().expect("a form");
+    let (form, verdict, reason, rule) = match form {
+        "error" => ("malformed", "pass", "bad_quic", Value::Null),
+        "not-quic" => (form, "pass", "not_quic", Value::Null),
+        _ => (form, "redirect", "forwarded", json!("table")),
+    };
+    let version = expected["version"].as_str();
+    let version = version.map(|v| u32::from_str_radix(v, 16).expect("hex"));
+    assert_eq!(packet["quic"]["form"], form, "{name}");
+    assert_eq!(packet["quic"]["version"], json!(version), "{name}");
+    // An empty one of a short header was not read.
+    let dcid = expected["dcid"].as_str();
+    let dcid = dcid.filter(|dcid| form == "long" || !dcid.is_empty());
+    assert_eq!(packet["quic"]["dcid"], json!(dcid), "{name}");
+    if let (Some(kind), "long") = (expected["type"].as_str(), form) {
+        assert_eq!(packet["quic"]["type"], kind, "{name}");
+        assert_eq!(packet["flow_start"], kind == "initial", "{name}");
+    }
+    let found = ["error", "verdict", "reason", "rule"].map(|key| packet[key].clone());
+    let expected = [Value::Null, json!(verdict), json!(reason), rule];
+    assert_eq!(found, expected, "{name}");
 }
 
 /// Connection IDs with a server ID in clear, under the lengths that the vector states: to the
@@ -98,7 +114,7 @@ fn server_ids_of_the_vectors_name_their_backend() {
                 let other = "ff".repeat(id.len() / 2);
                 spec["services"][0]["backends"][owner]["server_id"] = json!(id);
                 spec["services"][0]["backends"][1 - owner]["server_id"] = json!(other);
-                let packet = traced(&spec, &vector);
+                let packet = trace_one(&spec, frame(&spec, "quic-api", &vector));
                 assert_eq!(packet["rule"], "server_id");
                 assert_eq!(packet["backend"]["id"], owner + 1);
                 assert_eq!(packet["quic"]["server_id"], id);
@@ -109,7 +125,7 @@ fn server_ids_of_the_vectors_name_their_backend() {
                 assert_eq!(packet["slot_state"], Value::Null);
             }
             spec["services"][0]["backends"][0]["server_id"] = json!("ee".repeat(id.len() / 2));
-            let packet = traced(&spec, &vector);
+            let packet = trace_one(&spec, frame(&spec, "quic-api", &vector));
             assert_eq!(packet["reason"], "unknown_server_id");
             assert_eq!(packet["verdict"], "drop");
             assert_eq!(packet["quic"]["unroutable"], "unknown");
