@@ -186,7 +186,7 @@ pub fn occupants(ifindex: u32) -> Result<Vec<Occupant>, AttachError> {
             mode,
             program_id,
             name: program::name_by_id(program_id),
-            link_id: link::find_xdp(ifindex, program_id),
+            link_id: link::find_xdp(ifindex, program_id).map(|(id, _)| id),
         }),
     };
     Ok(Mode::ALL.into_iter().filter_map(in_mode).collect())
@@ -310,6 +310,13 @@ impl XdpLink {
             });
         }
         Ok(Self { fd })
+    }
+
+    /// The link through which `program` is attached to an interface, pinned or not. Looking for it
+    /// needs CAP_SYS_ADMIN; without there is none.
+    pub fn find(program: &Program, ifindex: u32) -> Option<Self> {
+        let (_, fd) = link::find_xdp(ifindex, program.id())?;
+        Some(Self { fd })
     }
 
     /// Pins the link, so that it outlives this process; an existing name is refused (EEXIST).

@@ -156,7 +156,7 @@ impl Writer {
         if let Some(attached) = self.attached(interface)? {
             let current = attached.program_id == self.program.id();
             if attached.ifindex == ifindex && current {
-                return Ok(attached);
+                return self.keep(attached);
             }
         }
         // A link that lost its interface, or that holds a program whose pin was lost, is ours by
@@ -176,6 +176,23 @@ impl Writer {
             ifindex,
             holder,
             program_id,
+        })
+    }
+
+    /// Pins the link that holds the program where its pin was lost.
+    fn keep(&self, attached: Attached) -> Result<Attached, AttachError> {
+        let link = match attached.holder {
+            Holder::Link { .. } => None,
+            Holder::Netlink => XdpLink::find(&self.program, attached.ifindex),
+        };
+        let Some(link) = link else {
+            return Ok(attached);
+        };
+        link.pin(&self.pin(Section::Links, LINK))?;
+        let link_id = link.state()?.id;
+        Ok(Attached {
+            holder: Holder::Link { link_id },
+            ..attached
         })
     }
 

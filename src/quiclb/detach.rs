@@ -8,7 +8,7 @@ use super::error::{DetachError, InstanceError};
 use super::instance::QuicLb;
 use crate::error::ErrorKind;
 use crate::id::{InstanceId, InterfaceName};
-use crate::kernel::attach::{AttachError, NetlinkAttachment};
+use crate::kernel::attach::{AttachError, NetlinkAttachment, XdpLink};
 use crate::kernel::statedir::{Section, StateDir, StateDirLock};
 
 /// What was taken off and removed.
@@ -109,11 +109,14 @@ fn take_off(lock: &StateDirLock, report: &mut Detached) -> Result<(), AttachErro
         Some(interface) => index_of(interface)?,
         None => None,
     };
-    let attachment = match ifindex {
-        Some(ifindex) => NetlinkAttachment::find(&program, ifindex)?,
-        None => None,
+    let Some(ifindex) = ifindex else {
+        return Ok(());
     };
-    if let Some(attachment) = attachment {
+    if let Some(link) = XdpLink::find(&program, ifindex) {
+        // Its pin was lost.
+        link.detach()?;
+        report.detached = true;
+    } else if let Some(attachment) = NetlinkAttachment::find(&program, ifindex)? {
         report.detached = attachment.detach(&program)?;
     }
     Ok(())

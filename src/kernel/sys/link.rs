@@ -84,7 +84,7 @@ pub(in crate::kernel) fn info(link: BorrowedFd<'_>) -> Result<LinkInfo, SysError
 
 /// The link through which `program_id` is attached to `ifindex`. Looking for it needs
 /// CAP_SYS_ADMIN; without, and for programs attached by netlink, there is none.
-pub(in crate::kernel) fn find_xdp(ifindex: u32, program_id: u32) -> Option<u32> {
+pub(in crate::kernel) fn find_xdp(ifindex: u32, program_id: u32) -> Option<(u32, OwnedFd)> {
     let mut id = 0;
     loop {
         // SAFETY: the place for the result outlives the call.
@@ -97,7 +97,7 @@ pub(in crate::kernel) fn find_xdp(ifindex: u32, program_id: u32) -> Option<u32> 
                 let found = info(fd.as_fd());
                 if found.is_ok_and(|l| l.xdp_ifindex == Some(ifindex) && l.program_id == program_id)
                 {
-                    return Some(id);
+                    return Some((id, fd));
                 }
             }
             // Gone since it was listed.
