@@ -176,10 +176,10 @@ pub(crate) struct TraceArgs {
     #[command(flatten)]
     pub(crate) frames: FrameArgs,
     /// Name of the service that the payload is for
-    #[arg(long, value_name = "NAME", requires = "payload")]
+    #[arg(long, value_name = "NAME", requires = "payload", conflicts_with_all = ["pcap", "hex"])]
     pub(crate) service: Option<String>,
     /// Where the payload comes from [default: an address set aside for documentation]
-    #[arg(long, value_name = "ADDR:PORT", requires = "payload")]
+    #[arg(long, value_name = "ADDR:PORT", requires = "payload", conflicts_with_all = ["pcap", "hex"])]
     pub(crate) source: Option<SocketAddr>,
     /// Let no frame meet the state that earlier ones left
     #[arg(long)]

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Instances that lost something: found, named, and repaired by the next `apply` alone.
+
+use std::fs;
+use std::time::Duration;
+
+use guideway::kernel::attach::XdpLink;
+use guideway::kernel::map::{Map, Update};
+use guideway::kernel::publish::Generation;
+use guideway::reason::Reason;
+use serde_json::{json, Value};
+
+use crate::harness::{
+    coded, draining, machine, poll, quiclb, quiclb_json, state, state_dir, Files, EXAMPLE, INSTANCE,
+};
+use crate::netns::{ifindex, ip, isolated, veth, within, xdp_seen_by_ip};
+
+/// An applied example on a machine of its own.
+fn applied(test: &str) -> (Files, String) {
+    machine();
+    let files = Files::new(test);
+    let spec = files.write("spec.json", EXAMPLE);
+    quiclb(&["apply", &spec]).exits(0);
+    (files, spec)
+}
+
+/// The status of a damaged instance: one finding of this code is an error, and looking changed
+/// nothing.
+fn finding(code: &str) -> Value {
+    let before = state();
+    let status = quiclb_json(&["status", INSTANCE]).exits(5).valid("status");
+    let found = coded(&status["findings"], code).unwrap_or_else(|| panic!("{code}: {status:#}"));
+    assert_eq!(found["severity"], "error", "{code}");
+    assert!(found["remedy"].is_string(), "{code}");
+    let diagnosis = quiclb_json(&["doctor", INSTANCE]).exits(5).document();
+    let check = coded(&diagnosis["checks"], code).expect("a check");
+    assert_eq!(
+        (&check["result"], &check["message"]),
+        (&json!("error"), &found["message"])
+    );
+    assert_eq!(state(), before);
+    status
+}
+
+fn is_well() {
+    let status = quiclb_json(&["status", INSTANCE]).exits(0).valid("status");
+    assert_eq!(status["health"], "ok", "{status:#}");
+    let (_, id) = xdp_seen_by_ip("edge0").expect("a program");
+    assert_eq!(status["attachment"]["live_program_id"], id);
+    quiclb(&["doctor", INSTANCE]).exits(0);
+}
+
+#[test]
+fn a_target_that_was_made_again() {
+    isolated("tool::drift", || {
+        let (_files, spec) = applied("drift");
+        let old = ifindex("vm-edge-a");
+        ip(&["link", "del", "vm-edge-a"]);
+        let status = finding("ifindex-drift");
+        assert_eq!(status["health"], "degraded");
+        let (new, _) = veth("vm-edge-a", "peer-a");
+        poll("peer-a");
+        assert_ne!(old, new);
+        let status = finding("ifindex-drift");
+        let found = coded(&status["findings"], "ifindex-drift").expect("a finding");
+        let message = found["message"].as_str().expect("text");
+        assert!(message.contains(&old.to_string()) && message.contains(&new.to_string()));
+        assert_eq!(status["services"][0]["backends"][0]["ifindex"], old);
+        let applied = quiclb_json(&["apply", &spec]).exits(0).document();
+        assert_eq!(applied["result"], "changed");
+        is_well();
+    });
+}
+
+#[test]
+fn an_interface_that_was_made_again_under_the_program() {
+    isolated("tool::link_without_interface", || {
+        let (_files, spec) = applied("dead-link");
+        ip(&["link", "del", "edge0"]);
+        let status = finding("link-without-interface");
+        assert!(coded(&status["findings"], "no-interface").is_some());
+        assert_eq!(status["health"], "detached");
+        let (new, _) = veth("edge0", "client0");
+        let status = finding("link-without-interface");
+        assert!(coded(&status["findings"], "ifindex-drift").is_some());
+        quiclb(&["apply", &spec]).exits(0);
+        is_well();
+        let status = quiclb_json(&["status", INSTANCE]).document();
+        assert_eq!(status["ifindex"], new);
+    });
+}
+
+#[test]
+fn a_link_that_lost_its_pin_ends_with_its_holder() {
+    isolated("tool::lost_link", || {
+        let (_files, spec) = applied("lost-link");
+        fs::remove_file(state_dir().join("links/xdp")).expect("removed");
+        let gone = within(Duration::from_secs(10), || {
+            xdp_seen_by_ip("edge0").is_none()
+        });
+        assert!(gone, "nothing holds the link");
+        let status = quiclb_json(&["status", INSTANCE]).exits(0).valid("status");
+        assert_eq!(status["health"], "detached");
+        quiclb(&["apply", &spec]).exits(0);
+        is_well();
+    });
+}
+
+#[test]
+fn a_link_that_somebody_still_holds_is_pinned_again_or_detached() {
+    isolated("tool::unpinned_link", || {
+        let (_files, spec) = applied("unpinned-link");
+        let pin = state_dir().join("links/xdp");
+        let holder = XdpLink::open(&pin).expect("the link");
+        let id = holder.state().expect("a state").id;
+        fs::remove_file(&pin).expect("removed");
+        let status = finding("unpinned-link");
+        assert_eq!(
+            (&status["health"], &status["attachment"]["link_id"]),
+            (&json!("degraded"), &json!(id))
+        );
+        let applied = quiclb_json(&["apply", &spec]).exits(0).document();
+        assert_eq!(
+            applied["attachment"]["link_id"], id,
+            "the same link: no packet was missed"
+        );
+        is_well();
+
+        fs::remove_file(&pin).expect("removed");
+        let detached = quiclb_json(&["detach", INSTANCE]).exits(0).document();
+        assert_eq!(detached["detached"], true);
+        assert_eq!(xdp_seen_by_ip("edge0"), None);
+        drop(holder);
+    });
+}
+
+#[test]
+fn pins_that_were_lost() {
+    isolated("tool::lost_pins", || {
+        let (_files, spec) = applied("lost-pins");
+        for lost in ["progs/gw_quiclb", "maps/gw_ql_stats", "maps/gw_ql_dev"] {
+            fs::remove_file(state_dir().join(lost)).expect("removed");
+            let status = finding("lost-pin");
+            let found = coded(&status["findings"], "lost-pin").expect("a finding");
+            let name = lost.rsplit('/').next().expect("a name");
+            assert!(
+                found["message"].as_str().expect("text").contains(name),
+                "{found}"
+            );
+            assert_eq!(
+                status["attachment"]["owner"], "ours",
+                "traffic goes on: {lost}"
+            );
+            quiclb(&["apply", &spec]).exits(0);
+            is_well();
+        }
+    });
+}
+
+#[test]
+fn a_state_that_nothing_tells_the_version_of() {
+    isolated("tool::no_meta", || {
+        let (_files, spec) = applied("no-meta");
+        fs::remove_file(state_dir().join("maps/gw_ql_meta")).expect("removed");
+        let status = finding("lost-pin");
+        assert_eq!(status["program"]["abi"], Value::Null);
+        let before = state();
+        for arguments in [&["apply", &spec][..], &["detach", INSTANCE, "--purge"]] {
+            let ran = quiclb_json(arguments);
+            assert!(ran.code == 1 || ran.code == 4, "{}", ran.code);
+            ran.error();
+            assert_eq!(state(), before);
+        }
+    });
+}
+
+#[test]
+fn generations_that_nothing_describes() {
+    isolated("tool::orphan", || {
+        let (_files, spec) = applied("orphan");
+        fs::remove_file(state_dir().join("gen/1-record")).expect("removed");
+        finding("unreadable-record");
+        fs::remove_file(state_dir().join("gen/1-cells")).expect("removed");
+        let status = finding("orphan-generation");
+        assert_eq!(status["attachment"]["owner"], "ours", "traffic goes on");
+        quiclb_json(&["apply", &spec]).fails(4, "incompatible");
+        quiclb(&["detach", INSTANCE, "--purge"]).exits(0);
+        quiclb(&["apply", &spec]).exits(0);
+        is_well();
+    });
+}
+
+#[test]
+fn leftovers_of_a_publication_that_died() {
+    isolated("tool::leftover", || {
+        let (files, _) = applied("leftover");
+        // The pins that a writer leaves which dies before the swap.
+        let unfinished = Generation::create("gw_ql_cells", 4096).expect("a map");
+        let pin = state_dir().join("gen/7-cells");
+        unfinished.map().pin(&pin).expect("pinned");
+        let status = quiclb_json(&["status", INSTANCE]).exits(0).valid("status");
+        let found = coded(&status["findings"], "leftover").expect("a finding");
+        assert_eq!(found["severity"], "warning");
+        assert!(found["object"]
+            .as_str()
+            .expect("text")
+            .ends_with("gen/7-cells"));
+        let drained = files.write("drained.json", draining().to_string());
+        quiclb(&["apply", &drained]).exits(0);
+        assert!(!pin.exists());
+        is_well();
+    });
+}
+
+#[test]
+fn an_error_that_stays_after_applying_is_degraded() {
+    isolated("tool::internal", || {
+        let (files, _) = applied("internal");
+        let reasons = Map::open_any(&state_dir().join("maps/gw_ql_reason")).expect("the map");
+        let mut value = vec![0; reasons.value_bytes()];
+        reasons.lookup(&[0; 4], &mut value).expect("readable");
+        let at = usize::from(Reason::Internal.number()) * 8;
+        value[at..at + 8].copy_from_slice(&3_u64.to_ne_bytes());
+        reasons
+            .update(&[0; 4], &value, Update::Any)
+            .expect("written");
+        let status = finding("internal");
+        assert_eq!(
+            (&status["health"], &status["reasons"]["internal"]),
+            (&json!("degraded"), &json!(3))
+        );
+        let drained = files.write("drained.json", draining().to_string());
+        let applied = quiclb_json(&["apply", &drained]).exits(5).document();
+        assert_eq!(applied["result"], "changed");
+        assert!(coded(&applied["findings"], "internal").is_some());
+    });
+}
+
+#[test]
+fn what_cannot_be_removed_is_left_and_named() {
+    isolated("tool::left", || {
+        let (_files, _) = applied("left");
+        quiclb(&["detach", INSTANCE]).exits(0);
+        let sections = state_dir().join("gen");
+        nix::mount::mount(
+            Some("none"),
+            &sections,
+            Some("tmpfs"),
+            nix::mount::MsFlags::empty(),
+            None::<&str>,
+        )
+        .expect("mounted");
+        let detached = quiclb_json(&["detach", INSTANCE, "--purge"])
+            .exits(3)
+            .document();
+        assert_eq!(detached["detached"], false);
+        let left = detached["left"].as_array().expect("a list");
+        assert!(
+            left.len() == 1 && left[0]["reason"].is_string(),
+            "{detached}"
+        );
+    });
+}
+
+#[test]
+fn what_was_kept_for_a_return_is_counted() {
+    isolated("tool::keep", || {
+        let (files, spec) = applied("keep");
+        let drained = files.write("drained.json", draining().to_string());
+        let records = || {
+            let names = crate::harness::names_in(&state_dir().join("gen"));
+            names.iter().filter(|name| name.ends_with("record")).count()
+        };
+        for (path, keep, expected) in [
+            (&drained, "1", 2),
+            (&spec, "3", 3),
+            (&drained, "3", 4),
+            (&spec, "0", 1),
+        ] {
+            quiclb(&["apply", path, "--keep", keep]).exits(0);
+            assert_eq!(records(), expected, "--keep {keep}");
+            is_well();
+        }
+    });
+}

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! The tool as its users meet it: the built binary, its exit codes, its documents, in namespaces of
+//! the tests' own making.
+
+mod damage;
+mod documents;
+mod harness;
+mod life;
+mod planning;
+mod refusals;
+mod tracing;
+mod usage;
+
+#[path = "../common/netns.rs"]
+mod netns;

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! `plan` and `diff`: what would happen.
+
+use std::os::unix::fs::PermissionsExt;
+
+use serde_json::{json, Value};
+
+use crate::harness::{
+    assert_valid, draining, example, machine, quiclb, quiclb_json, state, Files, EXAMPLE,
+};
+use crate::netns::{ifindex, isolated};
+
+const SEED: &str = "000102030405060708090a0b0c0d0e0f";
+const KEY: &str = "8f95f09245765f80256934e50c66207f";
+
+#[test]
+fn the_example_is_planned_offline_with_the_published_table() {
+    let files = Files::new("offline");
+    let spec = files.write("spec.json", EXAMPLE);
+    let plan = quiclb_json(&["plan", "--offline", &spec])
+        .exits(0)
+        .valid("plan");
+    assert_eq!(plan["schema"], "guideway.quiclb.plan/v1");
+    assert_eq!(plan["result"], "create");
+    assert_eq!(
+        (&plan["base"], &plan["ifindex"]),
+        (&Value::Null, &Value::Null)
+    );
+    assert_eq!(plan["preflight"], json!([]));
+    let service = &plan["services"][0];
+    assert_eq!(service["service_id"], 0x8cd5_d28f_u32);
+    assert_eq!(service["table"]["digest"], "c2c1866ce84c1d4d");
+    assert_eq!(service["table"]["size"], 4093);
+    assert_eq!(service["backends"][0]["slots"], 2047);
+    assert_eq!(service["backends"][1]["slots"], 2046);
+    assert_eq!(service["backends"][1]["ifindex"], Value::Null);
+    assert_valid("spec", &example());
+
+    let again = quiclb_json(&["plan", "--offline", &spec]).exits(0);
+    assert_eq!(again.document(), plan, "the same inputs, the same plan");
+
+    let text = quiclb(&["plan", "--offline", &spec]).exits(0).stdout;
+    for part in [
+        "quic-api",
+        "203.0.113.80",
+        "c2c1866ce84c1d4d",
+        "2047",
+        "2046",
+        "50.01 %",
+        "####",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert!(text.is_ascii(), "no colours, no drawings: {text}");
+}
+
+#[test]
+fn all_faults_come_at_once() {
+    let files = Files::new("faults");
+    let mut spec = example();
+    spec["services"][0]["port"] = json!(0);
+    spec["services"][0]["backends"][0]["mac"] = json!("01:00:00:00:00:00");
+    spec["colour"] = json!("red");
+    let path = files.write("spec.json", spec.to_string());
+    let error = quiclb_json(&["plan", "--offline", &path]).fails(1, "invalid");
+    assert_eq!(error["object"], path.as_str());
+    let faults: Vec<_> = error["faults"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|fault| {
+            (
+                fault["pointer"].as_str().unwrap(),
+                fault["code"].as_str().unwrap(),
+            )
+        })
+        .collect();
+    let mut sorted = faults.clone();
+    sorted.sort_unstable();
+    let expected = [
+        ("/colour", "unknown"),
+        ("/services/0/backends/0/mac", "mac"),
+        ("/services/0/port", "range"),
+    ];
+    assert_eq!(sorted, expected);
+
+    let ran = quiclb(&["plan", "--offline", &path]).exits(1);
+    for (pointer, _) in faults {
+        assert!(ran.stderr.contains(pointer), "{}", ran.stderr);
+    }
+    let garbage = files.write("garbage", "{");
+    let error = quiclb_json(&["plan", "--offline", &garbage]).fails(1, "invalid");
+    assert_eq!(error["faults"][0]["code"], "json");
+    quiclb_json(&["plan", "--offline", &files.path("missing")]).fails(1, "io");
+}
+
+#[test]
+fn a_plan_file_is_private_and_has_the_secrets_that_no_output_has() {
+    let files = Files::new("secrets");
+    let mut spec = example();
+    spec["hash_seed"] = json!(SEED);
+    let path = files.write("spec.json", spec.to_string());
+    let out = files.write("plan.json", "what was there before");
+    let ran = quiclb_json(&["plan", "--offline", &path, &out]).exits(0);
+    assert!(!ran.stdout.contains(SEED), "{}", ran.stdout);
+    let text = quiclb(&["plan", "--offline", &path]).exits(0).stdout;
+    assert!(!text.contains(SEED), "{text}");
+
+    let written = std::fs::read_to_string(&out).expect("a plan");
+    assert!(written.contains(SEED));
+    let file: Value = serde_json::from_str(&written).expect("JSON");
+    assert_valid("plan", &file);
+    assert_eq!(file["digest"], ran.document()["digest"]);
+    let mode = std::fs::metadata(&out)
+        .expect("a file")
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o600);
+    assert_eq!(
+        files.names(),
+        ["plan.json", "spec.json"],
+        "no file half-written"
+    );
+}
+
+#[test]
+fn a_plan_file_that_cannot_be_written_changes_nothing() {
+    let files = Files::new("unwritable");
+    let path = files.write("spec.json", EXAMPLE);
+    let nowhere = files.path("no/such/directory/plan.json");
+    quiclb_json(&["plan", "--offline", &path, &nowhere]).fails(1, "io");
+    // The name of a directory.
+    let directory = files.path("taken");
+    std::fs::create_dir(&directory).expect("a directory");
+    quiclb_json(&["plan", "--offline", &path, &directory]).fails(1, "io");
+    assert_eq!(files.names(), ["spec.json", "taken"]);
+}
+
+#[test]
+fn planning_looks_at_the_machine_and_changes_nothing() {
+    isolated("tool::planning", || {
+        let files = Files::new("machine");
+        let spec = files.write("spec.json", EXAMPLE);
+        let error = quiclb_json(&["plan", &spec]).fails(1, "invalid");
+        let faults = error["faults"].as_array().expect("a list");
+        assert_eq!(faults.len(), 3, "{error}");
+        assert!(faults.iter().all(|fault| fault["code"] == "no-interface"));
+
+        machine();
+        let plan = quiclb_json(&["plan", &spec]).exits(0).valid("plan");
+        assert_eq!(plan["ifindex"], ifindex("edge0"));
+        let backend = &plan["services"][0]["backends"][1];
+        assert_eq!(backend["ifindex"], ifindex("vm-edge-b"));
+        let checks = plan["preflight"].as_array().expect("a list");
+        let napi = checks.iter().filter(|check| check["code"] == "target-napi");
+        assert_eq!(napi.clone().count(), 2);
+        assert!(
+            napi.clone().all(|check| check["result"] == "ok"),
+            "{plan:#}"
+        );
+        assert_eq!(state(), Vec::<String>::new());
+        assert_eq!(files.names(), ["spec.json"]);
+    });
+}
+
+#[test]
+fn a_difference_names_members_and_hides_secrets() {
+    let files = Files::new("diff");
+    let mut before = example();
+    before["hash_seed"] = json!(SEED);
+    before["services"][0]["short_dcid_len"] = json!(0);
+    before["services"][0]["quic"] = json!({"routing": "server-id", "configs": [
+        {"config_id": 0, "server_id_len": 3, "nonce_len": 4, "key": KEY}]});
+    let mut after = before.clone();
+    after["hash_seed"] = json!(KEY);
+    after["services"][0]["quic"]["configs"][0]["key"] = json!(SEED);
+    let backends = after["services"][0]["backends"]
+        .as_array_mut()
+        .expect("a list");
+    backends[0]["state"] = json!("draining");
+    backends[1]["id"] = json!(3);
+    let one = files.write("one.json", before.to_string());
+    let two = files.write("two.json", after.to_string());
+
+    let ran = quiclb_json(&["diff", &one, &two]).exits(0);
+    let text = quiclb(&["diff", &one, &two]).exits(0).stdout;
+    for output in [&ran.stdout, &text] {
+        assert!(!output.contains(SEED) && !output.contains(KEY), "{output}");
+    }
+    let diff = ran.document();
+    assert_eq!(diff["identical"], false);
+    let change = |pointer: &str| {
+        let mut changes = diff["changes"].as_array().expect("a list").iter();
+        changes
+            .find(|change| change["pointer"] == pointer)
+            .unwrap_or_else(|| panic!("{pointer}: {diff:#}"))
+            .clone()
+    };
+    let entry = |pointer: &str, op: &str, from: Value, to: Value| {
+        let expected = json!({"pointer": pointer, "op": op, "from": from, "to": to});
+        assert_eq!(change(pointer), expected);
+    };
+    let services = "/services/0";
+    entry("/hash_seed", "replace", Value::Null, Value::Null);
+    let key = format!("{services}/quic/configs/0/key");
+    entry(&key, "replace", Value::Null, Value::Null);
+    let state = format!("{services}/backends/0/state");
+    entry(&state, "replace", json!("ready"), json!("draining"));
+    let changes = diff["changes"].as_array().expect("a list");
+    let ops = |op: &str| changes.iter().filter(|change| change["op"] == op).count();
+    // Backend 2 is gone and backend 3 is new, at the same place of the list.
+    assert_eq!((ops("remove"), ops("add"), changes.len()), (1, 1, 5));
+    // All slots of backends 1 and 2 go to backend 3.
+    assert_eq!(diff["disruption"][0]["slots_moved"], 4093);
+    assert_eq!(diff["disruption"][0]["change"], "changed");
+
+    let same = quiclb_json(&["diff", &one, &one]).exits(0).document();
+    assert_eq!(
+        (&same["identical"], &same["changes"]),
+        (&json!(true), &json!([]))
+    );
+}
+
+#[test]
+fn a_difference_predicts_what_a_plan_predicts() {
+    isolated("tool::diff", || {
+        machine();
+        let files = Files::new("predict");
+        let one = files.write("one.json", EXAMPLE);
+        let two = files.write("two.json", draining().to_string());
+        quiclb(&["apply", &one]).exits(0);
+        let plan = quiclb_json(&["plan", &two]).exits(0).valid("plan");
+        let diff = quiclb_json(&["diff", crate::harness::INSTANCE, &two])
+            .exits(0)
+            .document();
+        let planned = plan["services"][0]["disruption"]
+            .as_object()
+            .expect("an object");
+        for (key, value) in planned {
+            assert_eq!(diff["disruption"][0][key], *value, "{key}");
+        }
+        assert_eq!(
+            planned["slots_moved"], 2047,
+            "those of the backend that drains"
+        );
+    });
+}
