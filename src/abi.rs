@@ -90,7 +90,7 @@ pod! {
         time_ns, generation, service_id, backend_id, ifindex, suppressed, kind, rule, reason,
         family, protocol, cid_len, zero, source_port, destination_port, slot, source, cid, zero2,
     }
-    EventBucket { refilled_ns, tokens, suppressed, emitted, suppressed_total, lost }
+    EventBucket { refilled_ns, empty_jiffies, tokens, suppressed, emitted, suppressed_total, lost }
     TraceNote {
         packets, generation, hash, service_id, backend_id, slot, row, base, reason, rule, flags,
         zero,

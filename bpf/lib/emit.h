@@ -6,7 +6,6 @@
 #include "run.h"
 
 #define GW_SECOND_NS 1000000000ULL
-#define GW_EVENT_CLOCK_EACH 8
 
 /* The kind of event that a packet with this end gives, or -1. */
 static __always_inline int gw_event_kind(const struct gw_packet *packet)
@@ -89,6 +88,7 @@ GW_GLOBAL int gw_emit(struct xdp_md *ctx, struct gw_packet *packet, __u32 kind)
 	now = bpf_ktime_get_coarse_ns();
 	gw_refill(bucket, now, packet->events_per_second);
 	if (!bucket->tokens) {
+		bucket->empty_jiffies = bpf_jiffies64();
 		bucket->suppressed++;
 		bucket->suppressed_total++;
 		return 0;
@@ -110,8 +110,8 @@ GW_GLOBAL int gw_emit(struct xdp_md *ctx, struct gw_packet *packet, __u32 kind)
 }
 
 /*
- * Emits the packet's event, if it has one. In a flood only each eighth looks at the clock; the first
- * after an event always does, so that events slower than the rate are never suppressed.
+ * Emits the packet's event, if it has one. In a flood only the first of each tick looks at the
+ * clock: the tick itself is a load that the kernel compiles into the program.
  */
 static __always_inline void gw_report(struct xdp_md *ctx, struct gw_packet *packet)
 {
@@ -123,7 +123,7 @@ static __always_inline void gw_report(struct xdp_md *ctx, struct gw_packet *pack
 	bucket = bpf_map_lookup_elem(&gw_ql_bucket, &kind);
 	if (!bucket)
 		return;
-	if (!bucket->tokens && bucket->suppressed % GW_EVENT_CLOCK_EACH) {
+	if (!bucket->tokens && bucket->empty_jiffies == bpf_jiffies64()) {
 		bucket->suppressed++;
 		bucket->suppressed_total++;
 		return;

@@ -25,7 +25,7 @@ GW_SIZE(gw_server_id, 32);
 GW_SIZE(gw_flow_key, 24);
 GW_SIZE(gw_service_stats, 464);
 GW_SIZE(gw_event, 88);
-GW_SIZE(gw_event_bucket, 40);
+GW_SIZE(gw_event_bucket, 48);
 GW_SIZE(gw_trace_note, 48);
 GW_SIZE(gw_meta, 56);
 

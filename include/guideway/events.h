@@ -46,6 +46,7 @@ struct gw_event {
 /* Per CPU and kind: what may still be reported, and what was not. */
 struct gw_event_bucket {
 	__u64 refilled_ns;
+	__u64 empty_jiffies; /* when it was last found empty: no need to look again in that tick */
 	__u32 tokens;
 	__u32 suppressed; /* since the last record, carried by the next one */
 	__u64 emitted;
