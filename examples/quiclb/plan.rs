@@ -26,7 +26,7 @@ pub(crate) fn run(
     };
     let plan = plan.map_err(|error| match error {
         PlanError::Faults(faults) => Failure::invalid(arguments.spec.display(), &faults),
-        error => error.into(),
+        error => Failure::from(error).about(arguments.spec.display()),
     })?;
     if let Some(out) = &arguments.out {
         write_private(out, &plan.to_file())?;

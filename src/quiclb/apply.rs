@@ -110,7 +110,7 @@ pub enum ApplyError {
     /// The generation was not published. The one before it is still live.
     #[error(transparent)]
     Publish(#[from] PublishError),
-    /// The program was not attached. If the instance existed before, the generation is live.
+    /// The program was not attached. If a generation was live before, the new one is.
     #[error(transparent)]
     Attach(#[from] AttachError),
 }
@@ -216,8 +216,8 @@ pub fn plan_here(root: &StateRoot, spec: &Spec, options: Options) -> Result<Plan
 
 /// Makes `wanted` live and attaches the program.
 ///
-/// Everything that can be found wrong is found before anything is created. An instance that is
-/// created here and cannot be attached is removed again.
+/// Everything that can be found wrong is found before anything is created. An instance whose first
+/// generation this is and that cannot be attached is removed again.
 ///
 /// # Errors
 /// [`ApplyError`]; its variants say what has changed.
@@ -232,7 +232,6 @@ pub fn apply(
         return Err(PublishError::Offline.into());
     }
     let load = || Loader::new(&dir, spec.limits()).load();
-    let created = !dir.exists().map_err(InstanceError::from)?;
     let (plan, repaired) = match plan_here(root, spec, wanted.options()) {
         Err(PlanError::Instance(error)) if error.is_repairable() => {
             refuse_occupied(&dir, spec.interface())?;
@@ -258,9 +257,9 @@ pub fn apply(
     };
     let published = writer.publish_observed(&plan, options.keep, |_| Ok(()))?;
     if let Err(error) = writer.attach(spec.interface(), attach_mode(spec.mode())) {
-        // Nothing was there before, so nothing stays: a specification with another mode, which
-        // no live instance takes, must be possible next.
-        if created && published.previous.is_none() {
+        // Nothing was live before, so nothing stays: a specification with another mode, which no
+        // live instance takes, must be possible next.
+        if published.previous.is_none() {
             writer.purge()?;
         }
         return Err(error.into());

@@ -7,13 +7,16 @@ use std::time::Duration;
 use guideway::kernel::attach::XdpLink;
 use guideway::kernel::map::{Map, Update};
 use guideway::kernel::publish::Generation;
+use guideway::quiclb::{Loader, StateRoot};
 use guideway::reason::Reason;
+use guideway::service::Spec;
 use serde_json::{json, Value};
 
 use crate::harness::{
-    coded, draining, machine, poll, quiclb, quiclb_json, state, state_dir, Files, EXAMPLE, INSTANCE,
+    coded, draining, example, machine, poll, quiclb, quiclb_json, state, state_dir, Files, EXAMPLE,
+    INSTANCE,
 };
-use crate::netns::{ifindex, ip, isolated, veth, within, xdp_seen_by_ip};
+use crate::netns::{ifindex, ip, isolated, veth, within, xdp_seen_by_ip, BPFFS};
 
 /// An applied example on a machine of its own.
 fn applied(test: &str) -> (Files, String) {
@@ -131,6 +134,51 @@ fn a_link_that_somebody_still_holds_is_pinned_again_or_detached() {
         assert_eq!(detached["detached"], true);
         assert_eq!(xdp_seen_by_ip("edge0"), None);
         drop(holder);
+    });
+}
+
+#[test]
+fn a_program_that_is_not_the_pinned_one() {
+    isolated("tool::other_program", || {
+        let (_files, spec) = applied("other-program");
+        fs::remove_file(state_dir().join("progs/gw_quiclb")).expect("removed");
+        // A writer that repairs and dies before it attaches.
+        let limits = *Spec::from_json(EXAMPLE.as_bytes()).expect("valid").limits();
+        let dir = StateRoot::new(BPFFS).quiclb(INSTANCE.parse().expect("a UUID"));
+        drop(Loader::new(&dir, &limits).load().expect("repaired"));
+        let status = finding("other-program");
+        assert_eq!(status["attachment"]["owner"], "ours");
+        quiclb(&["apply", &spec]).exits(0);
+        is_well();
+    });
+}
+
+#[test]
+fn an_interface_with_another_address_than_published() {
+    isolated("tool::source_mac", || {
+        machine();
+        let files = Files::new("source-mac");
+        let mut spec = example();
+        spec["source_mac"] = json!("interface");
+        let spec = files.write("spec.json", spec.to_string());
+        quiclb(&["apply", &spec]).exits(0);
+        is_well();
+        ip(&["link", "set", "vm-edge-a", "address", "02:00:00:00:0a:0a"]);
+        let status = quiclb_json(&["status", INSTANCE]).exits(0).valid("status");
+        let found = coded(&status["findings"], "source-mac-drift").expect("a finding");
+        assert_eq!(
+            (&found["severity"], &found["object"]),
+            (&json!("warning"), &json!("vm-edge-a"))
+        );
+        assert!(found["message"]
+            .as_str()
+            .expect("text")
+            .contains("02:00:00:00:0a:0a"));
+        let applied = quiclb_json(&["apply", &spec]).exits(0).document();
+        assert_eq!(
+            (&applied["result"], &applied["findings"]),
+            (&json!("changed"), &json!([]))
+        );
     });
 }
 

@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! The life of an instance: applied, looked at, changed, detached, removed.
 
+use std::time::Duration;
+
+use guideway::quiclb::{StateRoot, Status};
+use nix::time::{clock_gettime, ClockId};
 use serde_json::{json, Value};
 
 use crate::harness::{
     assert_valid, coded, draining, machine, quiclb, quiclb_json, send_initials, state, Files,
     EXAMPLE, INSTANCE,
 };
-use crate::netns::{ifindex, isolated, xdp_seen_by_ip};
+use crate::netns::{ifindex, isolated, xdp_seen_by_ip, BPFFS};
 
 #[test]
 fn an_instance_lives_from_apply_to_purge() {
@@ -307,5 +311,39 @@ fn a_generic_instance_is_attached_in_generic_mode() {
         assert_eq!(applied["attachment"]["owner"], "ours");
         let (mode, _) = xdp_seen_by_ip("edge0").expect("a program");
         assert_eq!(mode, "generic");
+    });
+}
+
+#[test]
+fn looking_at_64_services_is_cheap() {
+    isolated("tool::cheap", || {
+        machine();
+        let files = Files::new("cheap");
+        let mut spec = crate::harness::example();
+        let service = spec["services"][0].clone();
+        let services = (0..64).map(|index| {
+            let mut service = service.clone();
+            service["name"] = json!(format!("s{index}"));
+            service["port"] = json!(1000 + index);
+            service["maglev_table_size"] = json!(65_537);
+            // No two services share a table.
+            service["backends"][0]["weight"] = json!(1 + index);
+            service
+        });
+        spec["services"] = services.collect();
+        let path = files.write("spec.json", spec.to_string());
+        quiclb(&["apply", &path]).exits(0);
+        let dir = StateRoot::new(BPFFS).quiclb(INSTANCE.parse().expect("a UUID"));
+        let cost = || {
+            let clock = ClockId::CLOCK_THREAD_CPUTIME_ID;
+            let now = || Duration::from(clock_gettime(clock).expect("a clock"));
+            let start = now();
+            let status = Status::of(&dir).expect("a status");
+            assert_eq!(status.services.len(), 64);
+            now() - start
+        };
+        // Of the processor, the kernel's part included: the machine may have other things to do.
+        let least = (0..5).map(|_| cost()).min().expect("five");
+        assert!(least < Duration::from_millis(50), "{least:?}");
     });
 }
