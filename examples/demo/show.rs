@@ -77,6 +77,7 @@ impl Screen {
             self.replace(picture);
         } else if self.last.elapsed() >= SNAPSHOT {
             self.keep(picture);
+            self.say("");
         }
     }
 

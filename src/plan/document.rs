@@ -222,7 +222,9 @@ pub(super) fn table_record(service: &ServicePlan) -> Option<TableRecord> {
     (service.change != Change::Removed).then(|| TableRecord {
         service: service.service_id,
         digest: service.table.digest.clone(),
-        slots: backends.map(|backend| (backend.id, backend.slots)).collect(),
+        slots: backends
+            .map(|backend| (backend.id, backend.slots))
+            .collect(),
     })
 }
 
