@@ -13,7 +13,7 @@ CARGO ?= cargo
 BENCH_ROWS := $(CURDIR)/target/bench-rows.jsonl
 TEST_LOG := target/test.log
 
-.PHONY: help demo test bench lint fmt clippy doc setup
+.PHONY: help demo test compilers bench lint fmt clippy doc setup
 
 help:
 	@echo 'make demo   real QUIC connections through the load balancer, in network namespaces (root)'
@@ -33,7 +33,19 @@ demo: setup
 test: setup lint doc
 	@mkdir -p target
 	$(CARGO) test --no-fail-fast 2>&1 | tee $(TEST_LOG)
+	@$(MAKE) --no-print-directory compilers
 	@.ci/summary.sh $(TEST_LOG)
+
+# The program built by every other clang that is installed: it loads, and decides what the model says.
+compilers: setup
+	@mkdir -p target && tested=; \
+	for clang in clang-14 clang-16 clang-19 clang-22; do \
+	    if command -v $$clang >/dev/null && ! [ "$$(command -v $$clang)" -ef "$$(command -v clang)" ]; then \
+	        echo "== $$clang =="; tested="$$tested $$clang"; \
+	        GUIDEWAY_CLANG=$$clang $(CARGO) test --test kernel_object --test differential 2>&1 | tee -a $(TEST_LOG); \
+	    fi; \
+	done; \
+	echo "Compilers tested beside clang:$${tested:- none, as no other is installed}"
 
 # Each bench binary appends its rows, one JSON object a line, to the file that GW_BENCH_JSON names.
 bench: setup
