@@ -232,6 +232,7 @@ fn capacity(plan: &PlanDocument, text: &mut String) {
         ("backends", capacity.backends),
         ("server IDs", capacity.server_ids),
         ("crypto contexts", capacity.crypto_contexts),
+        ("cells", capacity.cells),
     ] {
         table.row([
             &name,
