@@ -186,6 +186,12 @@ fn cases() -> Vec<Case> {
             None,
         ),
         (
+            "a short header continued behind the UDP length",
+            with(quic(&short(0x40, &READY)), &[(38, 0), (39, 8 + 3)]),
+            BadQuic,
+            None,
+        ),
+        (
             "an unknown server ID, initial",
             quic(&initial(&NOBODY)),
             Forwarded,
