@@ -14,7 +14,7 @@ enum {
 };
 
 #define GW_WINDOW_WORDS 5
-#define GW_PAYLOAD_BYTES 24 /* what is kept of a payload in the window */
+#define GW_PAYLOAD_BYTES 24 /* what is looked at of a payload */
 
 /* Of QUIC's long headers, version-independent. */
 enum {

@@ -135,14 +135,21 @@ static __always_inline bool gw_may_name_server(const struct gw_run *run,
 	return quic->cid.bytes && quic->cid.bytes <= GW_MAX_CID_BYTES;
 }
 
-/* Where the connection ID is, for events. */
+/*
+ * Where the connection ID is, for events. One that carries a server ID has the length of its
+ * config, whatever was agreed.
+ */
 static __always_inline void gw_keep_cid(const struct gw_run *run, const struct gw_quic *quic)
 {
 	bool is_long = quic->form == GW_QUIC_IS_LONG;
 	__u32 bytes = is_long ? quic->cid.bytes : run->service->short_dcid_len;
 
+	if (!is_long && gw_names_server(run->packet->named))
+		bytes = run->service->configs[quic->cid.first >> 5].cid_len;
+	if (bytes > quic->cid.bytes || bytes > GW_MAX_CID_BYTES)
+		bytes = 0;
 	run->packet->cid_offset = run->packet->offset + (is_long ? GW_QUIC_LONG_BYTES : 1);
-	run->packet->cid_len = bytes <= GW_MAX_CID_BYTES ? bytes : 0;
+	run->packet->cid_len = bytes;
 }
 
 /* Places by server ID, or leaves it to the flow. */

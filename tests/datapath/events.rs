@@ -9,7 +9,7 @@ use guideway::reason::{Reason, Rule};
 use serde_json::json;
 
 use crate::build::*;
-use crate::generations::{document, NOBODY, READY};
+use crate::generations::{document, LONGEST, NOBODY, READY};
 use crate::machine::{Machine, EDGE};
 use crate::netns::{self, isolated};
 
@@ -74,6 +74,28 @@ fn a_record_says_what_happened_and_nothing_else() {
         expected.extend(NOBODY);
         expected.extend([0; 16]);
         assert_eq!(record[..], expected);
+    });
+}
+
+/// Without an agreed length, the configuration says how long the connection ID of a short header is.
+#[test]
+fn the_connection_id_has_the_length_of_its_configuration() {
+    isolated("datapath::cid", || {
+        let mut machine = Machine::new();
+        let mut ring = machine.ring();
+        limited(&machine, 1000);
+        let mut longest = LONGEST;
+        longest[1] = 0xff;
+        for cid in [&NOBODY[..], &longest] {
+            for frame in [short(cid), handshake(cid)] {
+                machine.run(&frame);
+                let [event] = taken(&mut ring)[..] else {
+                    panic!("one event");
+                };
+                assert_eq!(&event.cid[..usize::from(event.cid_len)], cid);
+                assert!(event.cid[cid.len()..].iter().all(|byte| *byte == 0));
+            }
+        }
     });
 }
 
