@@ -6,7 +6,7 @@ use std::path::Path;
 
 use guideway::error::ErrorKind;
 use guideway::id::InstanceId;
-use guideway::plan::PlanFile;
+use guideway::plan::{Live, PlanFile};
 use guideway::quiclb::{QuicLb, StateRoot};
 use guideway::service::Spec;
 
@@ -77,14 +77,14 @@ pub(crate) fn any_spec(root: &StateRoot, argument: &OsStr) -> Result<Spec, Failu
         let path = Path::new(argument);
         return Ok(Document::parse(path, &read(path)?)?.into_spec());
     };
-    live_spec(root, instance)
+    Ok(live(root, instance)?.spec().clone())
 }
 
-/// The live specification of an instance.
-pub(crate) fn live_spec(root: &StateRoot, instance: InstanceId) -> Result<Spec, Failure> {
+/// What is live of an instance.
+pub(crate) fn live(root: &StateRoot, instance: InstanceId) -> Result<Live, Failure> {
     let live = QuicLb::open(&root.quiclb(instance)).and_then(|instance| instance.live_record());
     match live.map_err(|error| Failure::from(error).about(instance))? {
-        Some(live) => Ok(live.spec().clone()),
+        Some(live) => Ok(live),
         None => {
             let message = format!("instance {instance} has published nothing");
             Err(Failure::new(ErrorKind::NotFound, message).about(instance))

@@ -4,7 +4,7 @@
 use guideway::capture::{self, Frame};
 use guideway::error::ErrorKind;
 use guideway::oracle::{Ip, IpProtocol, Quic};
-use guideway::plan::Options;
+use guideway::plan::{Live, Options};
 use guideway::quiclb::trace::{
     payload_frame, run as trace, PayloadError, Reset, Scenario, TraceDocument, TracedPacket,
     Verdict,
@@ -23,9 +23,14 @@ pub(crate) fn run(
     root: &StateRoot,
     output: &Output,
 ) -> Result<Done, Failure> {
-    let (name, spec, options) = wanted(arguments, root)?;
+    let Wanted {
+        name,
+        live,
+        spec,
+        options,
+    } = wanted(arguments, root)?;
     let world = observe().map_err(|error| Failure::new(error.kind(), &error))?;
-    let scenario = Scenario::new(None, &spec, &world, options)
+    let scenario = Scenario::new(live.as_ref(), &spec, &world, options)
         .map_err(|faults| Failure::invalid(&name, &faults))?;
     let reset = if arguments.fresh {
         Reset::BeforeEach
@@ -54,20 +59,39 @@ pub(crate) fn run(
     }
 }
 
-/// The specification that the frames meet, and what the caller calls it.
-fn wanted(arguments: &TraceArgs, root: &StateRoot) -> Result<(String, Spec, Options), Failure> {
+/// What the frames meet.
+struct Wanted {
+    /// What the caller calls it.
+    name: String,
+    /// The generation whose rows it continues.
+    live: Option<Live>,
+    spec: Spec,
+    options: Options,
+}
+
+fn wanted(arguments: &TraceArgs, root: &StateRoot) -> Result<Wanted, Failure> {
     match (&arguments.spec, arguments.from) {
         (Some(path), _) => {
             let name = path.display().to_string();
-            match Document::parse(path, &input::read(path)?)? {
-                Document::Spec(spec) => Ok((name, spec, Options::default())),
-                Document::Plan(file) => Ok((name, file.spec, file.options)),
-            }
+            let (spec, options) = match Document::parse(path, &input::read(path)?)? {
+                Document::Spec(spec) => (spec, Options::default()),
+                Document::Plan(file) => (file.spec, file.options),
+            };
+            Ok(Wanted {
+                name,
+                live: None,
+                spec,
+                options,
+            })
         }
         (None, Some(instance)) => {
-            let name = instance.to_string();
-            let spec = input::live_spec(root, instance)?;
-            Ok((name, spec, Options::default()))
+            let live = input::live(root, instance)?;
+            Ok(Wanted {
+                name: instance.to_string(),
+                spec: live.spec().clone(),
+                live: Some(live),
+                options: Options::default(),
+            })
         }
         (None, None) => Err(Failure::usage(
             "a specification or --from INSTANCE is needed",

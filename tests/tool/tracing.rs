@@ -150,6 +150,20 @@ fn a_live_specification_is_traced_without_touching_its_instance() {
         let file = quiclb_json(&[&["trace", &spec], &arguments[..]].concat());
         assert_eq!(live["packets"], file.exits(0).valid("trace")["packets"]);
         assert_eq!(state(), before);
+
+        // Without backend 1, backend 2 keeps its row, where a first plan would give it row 0.
+        let mut document: serde_json::Value = serde_json::from_str(EXAMPLE).expect("JSON");
+        document["services"][0]["backends"]
+            .as_array_mut()
+            .expect("backends")
+            .remove(0);
+        let alone = files.write("alone.json", &document.to_string());
+        quiclb(&["apply", &alone]).exits(0);
+        let live = quiclb_json(&[&["trace", "--from", INSTANCE], &arguments[..]].concat());
+        let live = live.exits(0).valid("trace");
+        assert_eq!(live["packets"][0]["backend"]["id"], 2);
+        assert_eq!(live["packets"][0]["backend"]["row"], 1);
+
         let status = quiclb_json(&["status", INSTANCE]).exits(0).valid("status");
         assert_eq!(status["services"][0]["counters"]["packets"], 0);
     });
