@@ -253,6 +253,13 @@ pub(super) fn connection_ids() -> Vec<Case> {
             &[],
         ),
         case(
+            "what follows the datagram in its packet is no server ID",
+            with(quic(&short(&READY)), &[(39, 11)]),
+            "quic",
+            by_flow,
+            &[SHORT, TOO_SHORT, PLAIN],
+        ),
+        case(
             "padding is no server ID",
             padded(443, &READY),
             "quic",
