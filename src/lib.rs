@@ -47,3 +47,8 @@ pub mod quic;
 pub mod quiclb;
 pub mod reason;
 pub mod service;
+
+/// The README's code compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

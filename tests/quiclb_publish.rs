@@ -190,6 +190,45 @@ fn the_writer_that_is_killed() {
 }
 
 #[test]
+fn two_generations_of_the_largest_instances_take_at_most_64_mib() {
+    isolated("two_generations_of_the_largest_instances", || {
+        // As many different tables as services: the weights differ.
+        for (services, slots) in [(64_u32, 65_537), (1024, 4093)] {
+            let services: Vec<_> = (0..services)
+                .map(|service| {
+                    let backend = |id: u32| {
+                        let weight = 1 + (service >> (4 * id)) % 16;
+                        serde_json::json!({"id": id + 1, "interface": "lo", "weight": weight,
+                                           "mac": "02:00:00:00:00:01"})
+                    };
+                    serde_json::json!({"name": format!("s{service}"), "vip": "203.0.113.80",
+                        "port": 1000 + service, "maglev_table_size": slots,
+                        "backends": [backend(0), backend(1), backend(2)]})
+                })
+                .collect();
+            let document = serde_json::json!({
+                "instance_id": "1d9016f2-8957-42bc-9dd7-32d684d76446",
+                "interface": "edge0",
+                "services": services,
+            });
+            let spec = Spec::from_json(document.to_string().as_bytes()).expect("valid");
+            let mut writer = Loader::new(&dir(), spec.limits())
+                .load()
+                .expect("an instance");
+            publish(&mut writer, &spec);
+            let bytes = writer.live_memory_bytes().expect("readable").expect("live");
+            // Every generation of an instance takes the same.
+            assert!(
+                2 * bytes <= 64 << 20,
+                "{} services: {bytes}",
+                services.len()
+            );
+            writer.purge().expect("removed");
+        }
+    });
+}
+
+#[test]
 fn an_unchanged_specification_publishes_nothing() {
     isolated("an_unchanged_specification", || {
         let mut writer = open();

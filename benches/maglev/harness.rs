@@ -2,15 +2,12 @@
 //! Times of several pieces of work that are to be compared: in turn, round by round, on one core,
 //! in CPU time of this thread, so that whatever else the machine does meets all of them alike.
 
-use std::fs::{self, OpenOptions};
-use std::io::Write;
-use std::path::PathBuf;
+use std::fs;
 use std::time::Duration;
 
-use nix::sched::{sched_getaffinity, sched_setaffinity, CpuSet};
-use nix::time::{clock_gettime, ClockId};
-use nix::unistd::Pid;
 use serde::Serialize;
+
+use crate::measure::cpu_time;
 
 /// One line of the report.
 #[derive(Serialize)]
@@ -48,31 +45,6 @@ pub(crate) fn medians<const N: usize>(rounds: usize, mut works: [Work<'_>; N]) -
         times.sort_unstable();
         times[times.len() / 2]
     })
-}
-
-fn cpu_time() -> Duration {
-    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID)
-        .expect("the thread's clock")
-        .into()
-}
-
-/// Stays on the first of the cores that this process may use.
-pub(crate) fn pin() {
-    let this = Pid::from_raw(0);
-    let Ok(allowed) = sched_getaffinity(this) else {
-        return;
-    };
-    let Some(first) = (0..CpuSet::count()).find(|&cpu| allowed.is_set(cpu).unwrap_or(false)) else {
-        return;
-    };
-    let mut one = CpuSet::new();
-    if one
-        .set(first)
-        .and_then(|()| sched_setaffinity(this, &one))
-        .is_err()
-    {
-        eprintln!("not pinned to one core: expect noise");
-    }
 }
 
 /// What the times were taken on.
@@ -118,14 +90,5 @@ pub(crate) fn report(row: &Row) {
     } = row;
     let target = target.map_or(String::new(), |target| format!("{target:.3}"));
     println!("{case:<34} {members:>7} {size:>8} {ms:>9.3} {ratio:>7.3} {target:>7}  {against}");
-    let Some(path) = std::env::var_os("GW_BENCH_JSON").map(PathBuf::from) else {
-        return;
-    };
-    let line = serde_json::to_string(row).expect("plain fields");
-    OpenOptions::new()
-        .create(true)
-        .append(true)
-        .open(&path)
-        .and_then(|mut file| writeln!(file, "{line}"))
-        .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    crate::measure::report(&serde_json::to_value(row).expect("plain fields"));
 }

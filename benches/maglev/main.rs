@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Times of building, comparing and digesting Maglev tables, in relation to other ways of doing it.
 
+#[path = "../common/measure.rs"]
+mod measure;
+
 mod baseline;
 mod harness;
 
@@ -11,7 +14,7 @@ use guideway::maglev::{build_into, Member, Scratch, Table, TableSize};
 use harness::{medians, report, Row, Work};
 
 fn main() {
-    harness::pin();
+    measure::pin();
     harness::print_header();
     for size in [65_537, 655_373] {
         for count in [10, 100, 400, 1000] {
