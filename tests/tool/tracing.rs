@@ -157,7 +157,7 @@ fn a_live_specification_is_traced_without_touching_its_instance() {
             .as_array_mut()
             .expect("backends")
             .remove(0);
-        let alone = files.write("alone.json", &document.to_string());
+        let alone = files.write("alone.json", document.to_string());
         quiclb(&["apply", &alone]).exits(0);
         let live = quiclb_json(&[&["trace", "--from", INSTANCE], &arguments[..]].concat());
         let live = live.exits(0).valid("trace");
