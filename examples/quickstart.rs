@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Embedding in one page: load, publish one service, attach, print counters. As root:
-//! `quickstart INTERFACE VIP BACKEND-INTERFACE BACKEND-MAC` (and `quickstart --detach` to end it).
+//! `quickstart INTERFACE VIP BACKEND-INTERFACE BACKEND-MAC` (none of them ends it).
 
 use std::error::Error;
 
 use guideway::quiclb::{Loader, Mode, Options, Spec, StateRoot, Writer};
-use guideway::service::{BackendDraft, Routing, ServiceDraft, SpecDraft};
+use guideway::service::{BackendDraft, ServiceDraft, SpecDraft};
 
 const INSTANCE: &str = "6f1c7f34-5f0a-4d1e-9d55-6a3a1f0f7a11";
 
@@ -19,14 +19,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!("removed {:?}", balancer.purge()?);
         return Ok(());
     };
-    let quic = guideway::service::QuicDraft {
-        routing: Some(Routing::Tuple),
-        ..Default::default()
-    };
     let spec = Spec::new(&SpecDraft {
         services: vec![ServiceDraft {
             backends: vec![BackendDraft::new(1, target, mac)],
-            quic: Some(quic),
             ..ServiceDraft::new("https", vip, 443)
         }],
         ..SpecDraft::new(INSTANCE, interface)
@@ -34,10 +29,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut balancer = Loader::new(&root.quiclb(spec.instance_id()), spec.limits()).load()?;
     let plan = balancer.plan(&spec, Options::default())?;
     println!("generation {}", balancer.publish(&plan)?.generation);
-    println!(
-        "attached: {:?}",
-        balancer.attach(spec.interface(), Mode::Native)?
-    );
-    println!("{:#?}", balancer.stats()?);
+    let attached = balancer.attach(spec.interface(), Mode::Native)?;
+    println!("{attached:?}\n{:#?}", balancer.stats()?);
     Ok(())
 }
