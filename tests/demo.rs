@@ -54,7 +54,16 @@ fn the_demo_stops_when_told_to() {
         let output = BufReader::new(running.stdout.take().expect("its output"));
         // Its first picture appears when the program is attached and connections exist.
         let mut lines = output.lines().map(|line| line.expect("text"));
-        assert!(lines.any(|line| line.starts_with("[1/6]")));
+        let mut shown = Vec::new();
+        while !shown
+            .last()
+            .is_some_and(|line: &String| line.starts_with("[1/6]"))
+        {
+            match lines.next() {
+                Some(line) => shown.push(line),
+                None => panic!("{}", shown.join("\n")),
+            }
+        }
         kill(Pid::from_raw(running.id() as i32), signal).expect("a process of ours");
         let rest: Vec<String> = lines.collect();
         assert_eq!(running.wait().expect("its end").code(), Some(130));

@@ -20,6 +20,7 @@ use std::thread;
 
 use nix::mount::{mount, MsFlags};
 use nix::sched::{setns, unshare, CloneFlags};
+use nix::unistd::{chroot, fchdir};
 
 /// The service address of each family, owned by every backend.
 pub(crate) const VIP4: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 80);
@@ -50,7 +51,13 @@ pub(crate) fn client6(n: usize) -> IpAddr {
 /// file system. Both live as long as this value or a socket made in them.
 pub(crate) struct Namespace {
     network: File,
-    mounts: Option<File>,
+    mounts: Option<Mounts>,
+}
+
+struct Mounts {
+    namespace: File,
+    /// The root directory there, which is not the namespace's if this process lives in a chroot.
+    root: File,
 }
 
 impl Namespace {
@@ -82,7 +89,10 @@ impl Namespace {
             )?;
             Ok(Namespace {
                 network: File::open("/proc/thread-self/ns/net")?,
-                mounts: Some(File::open("/proc/thread-self/ns/mnt")?),
+                mounts: Some(Mounts {
+                    namespace: File::open("/proc/thread-self/ns/mnt")?,
+                    root: File::open("/")?,
+                }),
             })
         })
     }
@@ -93,7 +103,9 @@ impl Namespace {
             if let Some(mounts) = &self.mounts {
                 // The kernel lets only a thread with a working directory of its own change mounts.
                 unshare(CloneFlags::CLONE_FS)?;
-                setns(mounts, CloneFlags::CLONE_NEWNS)?;
+                setns(&mounts.namespace, CloneFlags::CLONE_NEWNS)?;
+                fchdir(&mounts.root)?;
+                chroot(".")?;
             }
             setns(&self.network, CloneFlags::CLONE_NEWNET)?;
             Ok(work())
