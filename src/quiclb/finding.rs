@@ -94,6 +94,7 @@ impl FindingCode {
                 | Self::NoInterface
                 | Self::IfindexDrift
                 | Self::SourceMacDrift
+                | Self::LostTarget
                 | Self::CidLengthMismatch
                 | Self::NoRedirectErrorsSource
         )
@@ -125,6 +126,8 @@ codes! {
     IfindexDrift = "ifindex-drift", Error, "all interfaces are those that were published";
     /// An interface has another address than the one that frames are sent with.
     SourceMacDrift = "source-mac-drift", Warning, "source addresses are those of the interfaces";
+    /// The program may not redirect to an interface that the generation names: frames are dropped.
+    LostTarget = "lost-target", Error, "the program may redirect to all interfaces";
     /// The program met an inconsistency of its own.
     Internal = "internal", Error, "the program met no inconsistency";
     /// Connection IDs of another length than the specification says.

@@ -5,11 +5,12 @@
 //! what it leaves behind is removed by the next publication. The number of a generation is raised
 //! in the kernel before anything has it, so no number is used twice.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::time::{Duration, Instant};
 
 use super::error::PublishError;
-use super::instance::Writer;
+use super::instance::{QuicLb, Writer};
 use super::live::{cells_pin, record_pin, CELLS, RECORD};
 use crate::abi;
 use crate::kernel::publish::Generation;
@@ -111,7 +112,8 @@ pub(super) const KEEP: usize = 2;
 impl Writer {
     /// Makes the plan's generation the live one. Packets see the old generation or the new one,
     /// whole. Blocks for 8 to 30 ms, up to 250 ms on a busy machine: until no packet uses the old
-    /// one.
+    /// one. A plan that changes nothing publishes nothing, but what the live generation needs
+    /// beside it is made good.
     ///
     /// # Errors
     /// [`PublishError`]; the old generation is live then. If the plan is no longer current:
@@ -135,25 +137,24 @@ impl Writer {
         let started = Instant::now();
         let live = self.current(plan)?;
         let previous = live.as_ref().map(Live::number);
-        if let (PlanResult::Unchanged, Some(generation)) = (plan.document().result, previous) {
-            return Ok(Publication {
-                result: PlanResult::Unchanged,
-                generation,
-                previous,
-                duration: started.elapsed(),
-                untidy: None,
-            });
-        }
         let mut steps = Steps {
             observer: &mut observer,
         };
-        let record = self.swap_in(plan, live.as_ref(), &mut steps)?;
+        let (result, record) = match live {
+            // The generation is right; what it needs beside it may have been lost.
+            Some(live) if plan.document().result == PlanResult::Unchanged => {
+                steps.run(Step::AddTargets, || self.add_targets(&live.record))?;
+                (PlanResult::Unchanged, live.record)
+            }
+            Some(live) => {
+                let record = self.swap_in(plan, Some(&live), &mut steps)?;
+                (PlanResult::Change, record)
+            }
+            None => (PlanResult::Create, self.swap_in(plan, None, &mut steps)?),
+        };
         let untidy = self.tidy(&record, keep, &mut steps).err();
         Ok(Publication {
-            result: match previous {
-                None => PlanResult::Create,
-                Some(_) => PlanResult::Change,
-            },
+            result,
             generation: record.number,
             previous,
             duration: started.elapsed(),
@@ -197,9 +198,7 @@ impl Writer {
         record.published_ns = clock::boot_ns();
         record.published_unix = clock::wall_ns() / 1_000_000_000;
         steps.run(Step::ClearCounters, || self.clear_counters(&record, live))?;
-        steps.run(Step::AddTargets, || {
-            targets(&record).try_for_each(|ifindex| self.maps.targets.insert(ifindex))
-        })?;
+        steps.run(Step::AddTargets, || self.add_targets(&record))?;
 
         let mut generation = plan.generation().clone();
         generation.number = record.number;
@@ -243,6 +242,13 @@ impl Writer {
         meta.incarnation_mark = meta.incarnation_mark.max(record.highest_incarnation());
         self.maps.meta.set(0, &meta)?;
         Ok(number)
+    }
+
+    fn add_targets(&self, record: &Record) -> Result<(), SysError> {
+        let missing = self.missing_targets(record)?;
+        missing
+            .into_iter()
+            .try_for_each(|ifindex| self.maps.targets.insert(ifindex))
     }
 
     /// Counters that only newcomers use: nothing counts on them now.
@@ -301,7 +307,7 @@ impl Writer {
                 .try_for_each(|name| self.lock.unpin(Section::Generations, name).map(|_| ()))
         })?;
         steps.run(Step::RemoveTargets, || {
-            let needed: Vec<_> = targets(record).collect();
+            let needed = targets(record);
             for ifindex in self.maps.targets.targets()? {
                 if !needed.contains(&ifindex) {
                     self.maps.targets.remove(ifindex)?;
@@ -312,12 +318,25 @@ impl Writer {
     }
 }
 
+impl QuicLb {
+    /// The interfaces that a generation redirects to and the program may not: those that were never
+    /// added, and those that went away since, even if there is one with that index again.
+    pub(super) fn missing_targets(&self, record: &Record) -> Result<BTreeSet<u32>, SysError> {
+        let mut missing = targets(record);
+        for ifindex in self.maps.targets.targets()? {
+            missing.remove(&ifindex);
+        }
+        Ok(missing)
+    }
+}
+
 /// The interfaces that a generation redirects to.
-fn targets(record: &Record) -> impl Iterator<Item = u32> + '_ {
+fn targets(record: &Record) -> BTreeSet<u32> {
     let backends = record.services.iter().flat_map(|service| &service.backends);
     backends
         .map(|backend| backend.ifindex)
         .filter(|&ifindex| ifindex != record.ifindex)
+        .collect()
 }
 
 /// Runs steps, asking the observer before each.

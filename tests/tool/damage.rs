@@ -7,6 +7,7 @@ use std::time::Duration;
 use guideway::kernel::attach::XdpLink;
 use guideway::kernel::map::{Map, Update};
 use guideway::kernel::publish::Generation;
+use guideway::kernel::typed::DevMap;
 use guideway::quiclb::{Loader, StateRoot};
 use guideway::reason::Reason;
 use guideway::service::Spec;
@@ -71,6 +72,48 @@ fn a_target_that_was_made_again() {
         assert_eq!(status["services"][0]["backends"][0]["ifindex"], old);
         let applied = quiclb_json(&["apply", &spec]).exits(0).document();
         assert_eq!(applied["result"], "changed");
+        is_well();
+    });
+}
+
+/// The interfaces that the program may redirect to.
+fn targets() -> Vec<u32> {
+    let map = Map::open_any(&state_dir().join("maps/gw_ql_dev")).expect("the map");
+    DevMap::new(map)
+        .expect("its shape")
+        .targets()
+        .expect("readable")
+}
+
+#[test]
+fn a_target_that_was_made_again_with_the_index_it_had() {
+    isolated("tool::lost_target", || {
+        let (_files, spec) = applied("lost-target");
+        let (kept, index) = (ifindex("vm-edge-b"), ifindex("vm-edge-a").to_string());
+        ip(&["link", "del", "vm-edge-a"]);
+        ip(&[
+            "link",
+            "add",
+            "vm-edge-a",
+            "index",
+            &index,
+            "type",
+            "veth",
+            "peer",
+            "name",
+            "peer-a",
+        ]);
+        for name in ["vm-edge-a", "peer-a"] {
+            ip(&["link", "set", name, "up"]);
+        }
+        poll("peer-a");
+        assert_eq!(targets(), [kept], "the kernel forgets interfaces that go");
+        let status = finding("lost-target");
+        let found = coded(&status["findings"], "lost-target").expect("a finding");
+        assert_eq!(found["object"], "vm-edge-a");
+        let applied = quiclb_json(&["apply", &spec]).exits(0).document();
+        assert_eq!(applied["result"], "unchanged", "the generation was right");
+        assert!(targets().contains(&index.parse().expect("a number")));
         is_well();
     });
 }
@@ -201,6 +244,7 @@ fn pins_that_were_lost() {
             );
             quiclb(&["apply", &spec]).exits(0);
             is_well();
+            assert_eq!(targets().len(), 2, "{lost}");
         }
     });
 }
@@ -241,7 +285,7 @@ fn generations_that_nothing_describes() {
 #[test]
 fn leftovers_of_a_publication_that_died() {
     isolated("tool::leftover", || {
-        let (files, _) = applied("leftover");
+        let (_files, spec) = applied("leftover");
         // The pins that a writer leaves which dies before the swap.
         let unfinished = Generation::create("gw_ql_cells", 4096).expect("a map");
         let pin = state_dir().join("gen/7-cells");
@@ -253,8 +297,8 @@ fn leftovers_of_a_publication_that_died() {
             .as_str()
             .expect("text")
             .ends_with("gen/7-cells"));
-        let drained = files.write("drained.json", draining().to_string());
-        quiclb(&["apply", &drained]).exits(0);
+        let applied = quiclb_json(&["apply", &spec]).exits(0).document();
+        assert_eq!(applied["result"], "unchanged");
         assert!(!pin.exists());
         is_well();
     });

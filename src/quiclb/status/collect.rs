@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Gathers the status of an instance, and what is wrong with it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::lost::Lost;
 use super::{
@@ -54,7 +54,7 @@ fn whole(instance: &QuicLb, abi: Option<AbiVersion>) -> Result<Status, InstanceE
 
     if let Some(live) = &live {
         leftovers(instance, live, &mut findings)?;
-        drift(live, &mut findings)?;
+        drift(instance, live, &mut findings)?;
     }
     counted(&stats, &mut findings);
     let lost = match &live {
@@ -315,14 +315,14 @@ fn leftovers(
             FindingCode::Leftover,
             instance.dir().pin(Section::Generations, &name).display(),
             "belongs to no generation that is live or kept",
-            "the next change that is applied removes it",
+            APPLY,
         )
     }));
     Ok(())
 }
 
 /// Interfaces and addresses that are no longer those of the generation.
-fn drift(live: &Live, findings: &mut Vec<Finding>) -> Result<(), InstanceError> {
+fn drift(instance: &QuicLb, live: &Live, findings: &mut Vec<Finding>) -> Result<(), InstanceError> {
     let world = observe()?;
     let ingress = live.spec().interface();
     let own = [(ingress.as_str(), live.record.ifindex)];
@@ -344,17 +344,32 @@ fn drift(live: &Live, findings: &mut Vec<Finding>) -> Result<(), InstanceError> 
             ));
         }
     }
+    let missing = instance.missing_targets(&live.record)?;
+    let mut lost = BTreeSet::new();
     let mut changed = BTreeMap::new();
     for (backend, placed) in placed() {
-        let now = world
-            .device(&backend.interface)
-            .and_then(|device| device.mac);
+        let device = world.device(&backend.interface);
+        // Where the index differs too, that is the matter.
+        if device.is_some_and(|device| device.index == placed.ifindex)
+            && missing.contains(&placed.ifindex)
+        {
+            lost.insert(&backend.interface);
+        }
+        let now = device.and_then(|device| device.mac);
         if let (Some(published), Some(now)) = (placed.source_mac, now) {
             if now.octets() != published {
                 changed.insert(&backend.interface, (published, now));
             }
         }
     }
+    findings.extend(lost.into_iter().map(|interface| {
+        Finding::new(
+            FindingCode::LostTarget,
+            interface,
+            "every frame to it is dropped: it was made again, or its entry removed",
+            APPLY,
+        )
+    }));
     findings.extend(changed.into_iter().map(|(interface, (published, now))| {
         let published = crate::addr::MacAddr::new(published);
         Finding::new(
