@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Embedding in one page: load, publish one service, attach, print counters. As root:
-//! `quickstart INTERFACE VIP BACKEND-INTERFACE BACKEND-MAC` (none of them ends it).
+//! `quickstart INTERFACE VIP BACKEND-INTERFACE BACKEND-MAC` and to end it `quickstart --detach`.
 
 use std::error::Error;
 
@@ -11,13 +11,17 @@ const INSTANCE: &str = "6f1c7f34-5f0a-4d1e-9d55-6a3a1f0f7a11";
 
 fn main() -> Result<(), Box<dyn Error>> {
     let root = StateRoot::default();
-    root.mount()?;
+    root.check()?;
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [interface, vip, target, mac] = arguments.as_slice() else {
-        let mut balancer = Writer::open(&root.quiclb(INSTANCE.parse()?))?;
-        balancer.detach()?;
-        println!("removed {:?}", balancer.purge()?);
-        return Ok(());
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let [interface, vip, target, mac] = match *arguments {
+        ["--detach"] => {
+            let mut balancer = Writer::open(&root.quiclb(INSTANCE.parse()?))?;
+            balancer.detach()?;
+            return Ok(println!("removed {:?}", balancer.purge()?));
+        }
+        [interface, vip, target, mac] => [interface, vip, target, mac],
+        _ => return Err("usage: INTERFACE VIP BACKEND-INTERFACE BACKEND-MAC, or --detach".into()),
     };
     let spec = Spec::new(&SpecDraft {
         services: vec![ServiceDraft {

@@ -107,6 +107,15 @@ fn the_example_gets_the_published_table() {
 }
 
 #[test]
+fn the_specification_in_the_readme_is_valid() {
+    let readme = include_str!("../README.md");
+    let start = readme.split_once("```json\n").expect("a specification").1;
+    let json = start.split_once("```").expect("its end").0;
+    let plan = plan_at(None, &spec(json), 1);
+    assert_eq!(plan.document().services[0].backends.len(), 2);
+}
+
+#[test]
 fn equal_inputs_give_equal_bytes() {
     let one = plan_at(None, &spec(EXAMPLE), 1);
     let two = plan_at(None, &spec(EXAMPLE), 1);

@@ -9,7 +9,7 @@ use std::process::Command;
 
 use netns::{ip, isolated, veth, xdp_seen_by_ip};
 
-fn quickstart(arguments: &[&str]) -> String {
+fn run(arguments: &[&str]) -> std::process::Output {
     let test = std::env::current_exe().expect("this test");
     // Cargo builds examples beside the directory of tests.
     let path = test
@@ -17,12 +17,17 @@ fn quickstart(arguments: &[&str]) -> String {
         .and_then(Path::parent)
         .expect("a directory")
         .join("examples/quickstart");
-    let output = Command::new(&path)
+    let mut command = Command::new(&path);
+    command
         .args(arguments)
         .output()
-        .expect("the example is built");
+        .expect("the example is built")
+}
+
+fn quickstart(arguments: &[&str]) -> String {
+    let output = run(arguments);
     let error = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{}: {error}", path.display());
+    assert!(output.status.success(), "{error}");
     String::from_utf8(output.stdout).expect("text")
 }
 
@@ -38,7 +43,11 @@ fn it_attaches_one_service_and_ends_it() {
         let (mode, _) = xdp_seen_by_ip("in0").expect("a program");
         assert_eq!(mode, "native");
 
-        let removed = quickstart(&[]);
+        for wrong in [&[][..], &["--help"], &["in0", "203.0.113.80", "b0"]] {
+            assert!(!run(wrong).status.success(), "{wrong:?}");
+            assert!(xdp_seen_by_ip("in0").is_some(), "{wrong:?} ends nothing");
+        }
+        let removed = quickstart(&["--detach"]);
         assert!(removed.contains("progs/gw_quiclb"), "{removed}");
         assert_eq!(xdp_seen_by_ip("in0"), None);
         assert_eq!(ip(&["-details", "link", "show", "dev", "in0"]), before);

@@ -75,7 +75,10 @@ impl fmt::Display for Section {
 #[non_exhaustive]
 pub enum StateError {
     /// The root is no bpffs.
-    #[error("{path} is not a bpffs; mount one: mount -t bpf bpf {path}")]
+    #[error(
+        "{path} is not a bpffs; mount one: mount -t bpf bpf {path} (where \"ip netns exec\" has \
+         hidden it, enter the network namespace by \"nsenter --net=\" instead)"
+    )]
     #[non_exhaustive]
     NotBpffs {
         /// The root.
