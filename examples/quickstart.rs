@@ -18,7 +18,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         ["--detach"] => {
             let mut balancer = Writer::open(&root.quiclb(INSTANCE.parse()?))?;
             balancer.detach()?;
-            return Ok(println!("removed {:?}", balancer.purge()?));
+            println!("removed {:?}", balancer.purge()?);
+            return Ok(());
         }
         [interface, vip, target, mac] => [interface, vip, target, mac],
         _ => return Err("usage: INTERFACE VIP BACKEND-INTERFACE BACKEND-MAC, or --detach".into()),
