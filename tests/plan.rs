@@ -532,6 +532,25 @@ fn an_unchanged_world_is_unchanged_and_a_new_index_is_a_change() {
 }
 
 #[test]
+fn what_had_its_time_is_a_change_only_if_packets_see_it() {
+    let first = plan_at(None, &with(backends([10, 20]), json!({})), 1).as_live(1);
+    let spec = with(backends([20]), json!({}));
+    let gone = plan_at(Some(&first), &spec, 10).as_live(2);
+    for seconds in [11, 10 + 3601] {
+        let again = plan_at(Some(&gone), &spec, seconds);
+        assert_eq!(again.document().result, PlanResult::Unchanged, "{seconds}");
+    }
+
+    let first = plan_at(None, &server_ids(&[(1, "c460"), (2, "c461")], "10m"), 1).as_live(1);
+    let spec = server_ids(&[(2, "c461")], "10m");
+    let gone = plan_at(Some(&first), &spec, 100).as_live(2);
+    for (seconds, result) in [(101, PlanResult::Unchanged), (701, PlanResult::Change)] {
+        let again = plan_at(Some(&gone), &spec, seconds);
+        assert_eq!(again.document().result, result, "{seconds}");
+    }
+}
+
+#[test]
 fn a_printed_plan_lacks_its_secrets_and_a_file_has_them() {
     let mut document: Value = serde_json::from_str(EXAMPLE).expect("JSON");
     document["hash_seed"] = json!("000102030405060708090a0b0c0d0e0f");

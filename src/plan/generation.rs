@@ -29,6 +29,13 @@ impl Generation {
     pub fn services(&self) -> impl Iterator<Item = (&Service, &PlacedService)> {
         self.spec.services().iter().zip(&self.services)
     }
+
+    /// Whether packets find the same server IDs in both, quarantined ones included.
+    pub(super) fn has_server_ids_of(&self, other: &Self) -> bool {
+        let both = self.services.iter().zip(&other.services);
+        let same = |(one, two): (&PlacedService, &PlacedService)| one.server_ids == two.server_ids;
+        self.services.len() == other.services.len() && both.map(same).all(|same| same)
+    }
 }
 
 /// One service of a generation.

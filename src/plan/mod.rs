@@ -120,10 +120,15 @@ pub fn plan(
         quarantine: assigned.quarantine,
         folds: assigned.folds,
     };
-    let result = match live {
-        None => PlanResult::Create,
-        Some(live) if live.record.says_the_same(&record) => PlanResult::Unchanged,
-        Some(_) => PlanResult::Change,
+    let result = match (live, &before) {
+        (Some(live), Some(before))
+            if live.record.says_the_same(&record, world.boot_ns)
+                && before.has_server_ids_of(&generation) =>
+        {
+            PlanResult::Unchanged
+        }
+        (Some(_), _) => PlanResult::Change,
+        (None, _) => PlanResult::Create,
     };
     let document = PlanDocument {
         schema: PlanSchema::V1,

@@ -185,13 +185,16 @@ impl Record {
         self.tables.iter().find(|table| table.service == service)
     }
 
-    /// Whether publishing `new` would change nothing that packets or later plans can see.
-    pub(crate) fn says_the_same(&self, new: &Record) -> bool {
+    /// Whether publishing `new` would change nothing that later plans can see. What had its time
+    /// by `now_ns` they pass over.
+    pub(crate) fn says_the_same(&self, new: &Record, now_ns: u64) -> bool {
+        let retired = self.retired.iter().filter(|old| old.until_ns > now_ns);
+        let quarantine = self.quarantine.iter().filter(|old| old.until_ns > now_ns);
         self.digest == new.digest
             && self.ifindex == new.ifindex
             && self.services == new.services
-            && self.retired == new.retired
-            && self.quarantine == new.quarantine
+            && retired.eq(&new.retired)
+            && quarantine.eq(&new.quarantine)
     }
 
     pub(crate) fn to_bytes(&self) -> Result<Vec<u8>, serde_json::Error> {
