@@ -71,7 +71,11 @@ pub(super) fn assign(
             ));
             continue;
         };
-        let mut rows = Rows::new(service, before, &retired);
+        let left: Vec<_> = retired
+            .iter()
+            .filter(|retired| retired.service == service.id.get())
+            .collect();
+        let mut rows = Rows::new(service, before, &left);
         let mut backends = Vec::with_capacity(service.backends.len());
         let mut newcomers = Vec::new();
         for backend in &service.backends {
@@ -82,9 +86,7 @@ pub(super) fn assign(
                     ..*kept
                 });
             } else if let Some(stats) = backend_stats.take() {
-                let back = retired
-                    .iter()
-                    .find(|retired| returns(retired, service, backend));
+                let back = left.iter().find(|retired| returns(retired, backend));
                 let back = back.filter(|back| rows.claim(back.row));
                 newcomers.push((
                     backend,
@@ -140,21 +142,24 @@ pub(super) fn assign(
     }
 
     let quarantine = check_quarantine(spec, quarantine, options, now_ns, &mut assignment);
-    assignment.retired = retired
-        .into_iter()
-        .filter(|retired| {
-            let services = spec.services().iter();
-            let mut same = services.filter(|service| service.id.get() == retired.service);
-            !same.any(|service| {
-                service
-                    .backends
-                    .iter()
-                    .any(|b| b.id.get() == retired.identity.id)
-            })
-        })
-        .collect();
+    assignment.retired = retired;
+    assignment
+        .retired
+        .retain(|retired| may_return(retired, &assignment.services));
     assignment.quarantine = quarantine;
     assignment
+}
+
+/// Whether a backend that left can still come back as itself: nobody has its id or row. So there
+/// are never more of them than rows.
+fn may_return(retired: &RetiredBackend, services: &[ServiceRecord]) -> bool {
+    let service = services
+        .iter()
+        .find(|service| service.id == retired.service);
+    service.is_none_or(|service| {
+        let mut backends = service.backends.iter();
+        backends.all(|placed| placed.id != retired.identity.id && placed.row != retired.row)
+    })
 }
 
 fn full(pointer: &str, what: &str, limit: u32) -> Fault {
@@ -293,16 +298,11 @@ fn identity(backend: &Backend) -> Identity {
     }
 }
 
-fn returns(retired: &RetiredBackend, service: &Service, backend: &Backend) -> bool {
-    retired.service == service.id.get()
+fn returns(retired: &RetiredBackend, backend: &Backend) -> bool {
+    let server_ids = backend.server_ids.iter().map(ToString::to_string);
+    retired.identity.id == backend.id.get()
         && retired.identity == identity(backend)
-        && retired.server_ids.iter().map(String::as_str).eq(backend
-            .server_ids
-            .iter()
-            .map(ToString::to_string)
-            .collect::<Vec<_>>()
-            .iter()
-            .map(String::as_str))
+        && server_ids.eq(retired.server_ids.iter().cloned())
 }
 
 /// Indices below a limit that nobody holds, lowest first.
@@ -340,16 +340,16 @@ struct Rows {
 }
 
 impl Rows {
-    fn new(service: &Service, before: Option<&ServiceRecord>, retired: &[RetiredBackend]) -> Self {
+    /// `left` are the backends that left this service and may come back.
+    fn new(service: &Service, before: Option<&ServiceRecord>, left: &[&RetiredBackend]) -> Self {
         let mut held = BTreeSet::new();
         let mut leaving = BTreeSet::new();
         for old in before.iter().flat_map(|before| &before.backends) {
             let stays = service.backends.iter().any(|new| new.id.get() == old.id);
             if stays { &mut held } else { &mut leaving }.insert(old.row);
         }
-        let left: BTreeMap<u16, u64> = retired
+        let left: BTreeMap<u16, u64> = left
             .iter()
-            .filter(|retired| retired.service == service.id.get())
             .map(|retired| (retired.row, retired.until_ns))
             .collect();
         let mut free: Vec<_> = (0..ROWS).filter(|row| !held.contains(row)).collect();
@@ -370,5 +370,46 @@ impl Rows {
             }
             None => false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{plan, Device, World};
+
+    fn spec(id: u32) -> Spec {
+        let backend = serde_json::json!({"id": id, "interface": "lo", "mac": "02:00:00:00:00:01"});
+        let document = serde_json::json!({
+            "instance_id": "1d9016f2-8957-42bc-9dd7-32d684d76446",
+            "interface": "edge0",
+            "services": [{"name": "a", "vip": "203.0.113.80", "port": 443,
+                          "maglev_table_size": 251, "backends": [backend]}],
+        });
+        Spec::from_json(document.to_string().as_bytes()).expect("valid")
+    }
+
+    #[test]
+    fn no_more_backends_are_remembered_than_a_service_has_rows() {
+        let device = |name: &str, index| Device::new(name.parse().expect("a name"), index, None, 1);
+        let mut live: Option<Live> = None;
+        // A new one every second: all of them left within the hour in which they may return.
+        for second in 1..=1000 {
+            let world = World::new(
+                vec![device("edge0", 2), device("lo", 1)],
+                Vec::new(),
+                second * SECOND_NS,
+            );
+            let spec = spec(second as u32);
+            let plan = plan(live.as_ref(), &spec, &world, Options::default()).expect("a plan");
+            live = Some(plan.as_live(second));
+        }
+        let retired = live.expect("live").record.retired;
+        assert_eq!(retired.len(), usize::from(ROWS) - 1);
+        let last: BTreeSet<_> = retired.iter().map(|retired| retired.identity.id).collect();
+        assert!(
+            last.iter().min() > Some(&(1000 - u32::from(ROWS))),
+            "the latest"
+        );
     }
 }
