@@ -511,6 +511,46 @@ fn memory_is_counted_before_anything_is_made() {
 }
 
 #[test]
+fn interfaces_of_both_generations_are_counted_before_anything_is_made() {
+    const LIMIT: u32 = 4096;
+    // Interfaces and their backends, 256 to a service.
+    let on = |interfaces: std::ops::Range<u32>| {
+        let backend = |index| {
+            let interface = format!("v{index}");
+            json!({"id": index + 1, "interface": interface, "mac": "02:00:00:00:00:01"})
+        };
+        let services = interfaces.clone().step_by(256).map(|first| {
+            let backends: Value = (first..(first + 256).min(interfaces.end))
+                .map(backend)
+                .collect();
+            json!({"name": format!("s{first}"), "vip": "203.0.113.80", "port": 1 + first,
+                   "maglev_table_size": 1021, "backends": backends})
+        });
+        let services: Value = services.collect();
+        let mut document: Value = serde_json::from_str(EXAMPLE).expect("JSON");
+        document["services"] = services;
+        spec(&document.to_string())
+    };
+    let made_for =
+        |live: Option<&Live>, spec: &Spec| plan(live, spec, &World::offline(), Options::default());
+    let full = made_for(None, &on(0..LIMIT)).expect("a plan");
+    let targets = full.document().capacity.targets;
+    assert_eq!((targets.used, targets.limit), (LIMIT.into(), LIMIT.into()));
+    let same = made_for(Some(&full.as_live(1)), &on(1..LIMIT)).expect("no new one");
+    assert_eq!(same.document().capacity.targets.used, u64::from(LIMIT));
+    for (live, wanted) in [
+        (None, 0..LIMIT + 1),
+        (Some(full.as_live(1)), LIMIT..LIMIT + 1),
+    ] {
+        let faults = made_for(live.as_ref(), &on(wanted)).expect_err("one too many");
+        assert_eq!(
+            faults.to_string(),
+            "/services: interfaces of backends: 4097 needed, the limit is 4096"
+        );
+    }
+}
+
+#[test]
 fn an_unchanged_world_is_unchanged_and_a_new_index_is_a_change() {
     let live = plan_at(None, &spec(EXAMPLE), 1).as_live(1);
     assert_eq!(

@@ -230,6 +230,7 @@ fn capacity(plan: &PlanDocument, text: &mut String) {
     for (name, what) in [
         ("services", capacity.services),
         ("backends", capacity.backends),
+        ("interfaces of backends", capacity.targets),
         ("server IDs", capacity.server_ids),
         ("crypto contexts", capacity.crypto_contexts),
         ("cells", capacity.cells),

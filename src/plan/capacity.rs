@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! What a generation takes of the instance's limits, and the faults where it takes too much.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 
 use super::generation::Generation;
 use super::image::Layout;
 use crate::abi;
+use crate::id::InterfaceName;
 use crate::service::{Fault, FaultCode, Limits};
 
 /// Server IDs of one service, those in quarantine included.
@@ -21,6 +24,9 @@ pub struct Capacity {
     pub services: Use,
     /// Backends of all services together.
     pub backends: Use,
+    /// Interfaces that frames are redirected to, those of the generation before included: both are
+    /// admitted while one replaces the other.
+    pub targets: Use,
     /// Server IDs of the service that has most, each counted once per config that carries it and
     /// those in quarantine included.
     pub server_ids: Use,
@@ -91,13 +97,23 @@ fn cell_bytes(cells: u32) -> u64 {
     u64::from(cells) * u64::from(abi::Limit::GW_CELL_BYTES.0)
 }
 
+/// The interfaces that frames are redirected to.
+fn targets(generation: &Generation) -> impl Iterator<Item = &InterfaceName> {
+    let services = generation.spec.services().iter();
+    let backends = services.flat_map(|service| &service.backends);
+    // What leaves where it came in is transmitted, not redirected.
+    backends
+        .map(|backend| &backend.interface)
+        .filter(|name| *name != generation.spec.interface())
+}
+
 /// Counts what `generation` uses of an instance whose generations have room for `room` cells;
-/// `replaces` tells whether it replaces another.
+/// `before` is the one that it replaces.
 pub(super) fn capacity(
     generation: &Generation,
     layout: &Layout,
     room: u32,
-    replaces: bool,
+    before: Option<&Generation>,
 ) -> Capacity {
     let limits = generation.spec.limits();
     let placed = || generation.services.iter();
@@ -117,6 +133,15 @@ pub(super) fn capacity(
             placed().flat_map(|service| &service.rows).flatten().count(),
             abi::Limit::GW_MAX_BACKEND_STATS.0.into(),
         ),
+        targets: used(
+            before
+                .into_iter()
+                .chain([generation])
+                .flat_map(targets)
+                .collect::<BTreeSet<_>>()
+                .len(),
+            abi::Limit::GW_MAX_TARGETS.0.into(),
+        ),
         server_ids: used(
             placed()
                 .map(|service| service.server_ids.len())
@@ -129,7 +154,10 @@ pub(super) fn capacity(
         cids: unused(limits.cids),
         memory_bytes: MemoryUse {
             generation: new_bytes,
-            both_generations: if replaces { 2 * new_bytes } else { new_bytes },
+            both_generations: match before {
+                Some(_) => 2 * new_bytes,
+                None => new_bytes,
+            },
             affinity: 0,
             limit: u64::from(limits.memory_mib) * MIB,
         },
@@ -147,13 +175,13 @@ impl Capacity {
                 faults.push(over(&service.pointer(), "server IDs", used, SERVER_IDS));
             }
         }
-        if self.backends.used > self.backends.limit {
-            faults.push(over(
-                "/services",
-                "backends",
-                self.backends.used,
-                self.backends.limit,
-            ));
+        for (what, count) in [
+            ("backends", self.backends),
+            ("interfaces of backends", self.targets),
+        ] {
+            if count.used > count.limit {
+                faults.push(over("/services", what, count.used, count.limit));
+            }
         }
         if self.cells.used > self.cells.limit {
             let Use { used, limit } = self.cells;

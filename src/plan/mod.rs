@@ -97,7 +97,7 @@ pub fn plan(
 
     let layout = image::Layout::of(&generation).map_err(checks::image)?;
     let room = live.map_or_else(|| room_cells(spec.limits()), |live| live.room_cells);
-    let capacity = capacity::capacity(&generation, &layout, room, before.is_some());
+    let capacity = capacity::capacity(&generation, &layout, room, before.as_ref());
     Faults::check(capacity.faults(&generation))?;
 
     let mut warnings = spec.warnings();
