@@ -8,6 +8,9 @@ mod netns;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
+use guideway::abi;
+use guideway::kernel::map::Map;
+use guideway::kernel::typed::Array;
 use guideway::plan::{plan, Device, PlanResult, World};
 use guideway::quiclb::{
     Aborted, Loader, Options, Plan, PublishError, StateDir, StateRoot, Step, Writer,
@@ -43,6 +46,13 @@ const AFTER: [&str; 3] = [
     "02:00:00:00:01:01",
     "02:00:00:00:01:02",
     "02:00:00:00:01:03",
+];
+
+const FOUR: [&str; 4] = [
+    "02:00:00:00:00:01",
+    "02:00:00:00:00:02",
+    "02:00:00:00:00:03",
+    "02:00:00:00:00:04",
 ];
 
 fn dir() -> StateDir {
@@ -225,6 +235,49 @@ fn two_generations_of_the_largest_instances_take_at_most_64_mib() {
             );
             writer.purge().expect("removed");
         }
+    });
+}
+
+#[test]
+fn numbers_that_are_used_up_are_an_error_and_never_start_over() {
+    isolated("numbers_that_are_used_up", || {
+        let mut writer = open();
+        let number = publish(&mut writer, &spec(&BEFORE));
+        let meta = dir().path().join("maps/gw_ql_meta");
+        let meta = Array::<abi::Meta>::new(Map::open_any(&meta).expect("the map")).expect("meta");
+        let mut marks = meta.get(0).expect("readable");
+        marks.generation_mark = u64::MAX;
+        meta.set(0, &marks).expect("written");
+        let after = plan_for(&writer, &spec(&["02:00:00:00:01:01"]));
+        let error = writer.publish(&after).expect_err("no number is left");
+        assert!(
+            matches!(
+                error,
+                PublishError::Step {
+                    step: Step::RaiseMarks,
+                    ..
+                }
+            ),
+            "{error}"
+        );
+        assert_eq!(
+            writer.live().expect("readable").expect("live").number,
+            number
+        );
+
+        marks = abi::Meta {
+            incarnation_mark: u32::MAX - 1,
+            ..marks
+        };
+        meta.set(0, &marks).expect("written");
+        let live = writer.live_record().expect("readable");
+        let faults = plan(live.as_ref(), &spec(&FOUR), &world(), Options::default());
+        let faults = faults.expect_err("one incarnation for two newcomers");
+        assert_eq!(
+            faults.to_string(),
+            "/services/0/backends/3: no incarnations are left: 4294967295 used, 1 more needed, \
+             4294967295 is the limit"
+        );
     });
 }
 

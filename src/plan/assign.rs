@@ -10,9 +10,9 @@ use super::Options;
 use crate::abi;
 use crate::service::{Backend, Fault, FaultCode, Routing, Service, Spec, Warning, WarningCode};
 
-const SERVICE_STATS: u32 = abi::Limit::GW_MAX_SERVICE_STATS.0;
-const BACKEND_STATS: u32 = abi::Limit::GW_MAX_BACKEND_STATS.0;
-const ROWS: u16 = abi::Limit::GW_MAX_BACKENDS.0 as u16;
+pub(super) const SERVICE_STATS: u32 = abi::Limit::GW_MAX_SERVICE_STATS.0;
+pub(super) const BACKEND_STATS: u32 = abi::Limit::GW_MAX_BACKEND_STATS.0;
+pub(super) const ROWS: u16 = abi::Limit::GW_MAX_BACKENDS.0 as u16;
 /// For how long a removed backend without server IDs may come back as itself.
 const RETURN_NS: u64 = 3_600_000_000_000;
 const SECOND_NS: u64 = 1_000_000_000;
@@ -102,13 +102,19 @@ pub(super) fn assign(
         }
         // Only now: a newcomer must not take the row that a returning backend finds free.
         for (backend, stats, back) in newcomers {
-            let place = back.or_else(|| {
-                let row = rows.take()?;
-                incarnation = incarnation.saturating_add(1);
-                Some((row, incarnation))
-            });
+            let place = match back {
+                Some(back) => Ok(back),
+                None => match (rows.take(), incarnation.checked_add(1)) {
+                    (None, _) => Err(("rows", ROWS.into())),
+                    (_, None) => Err(("incarnations", u32::MAX)),
+                    (Some(row), Some(next)) => {
+                        incarnation = next;
+                        Ok((row, next))
+                    }
+                },
+            };
             match place {
-                Some((row, incarnation)) => backends.push(BackendRecord {
+                Ok((row, incarnation)) => backends.push(BackendRecord {
                     id: backend.id.get(),
                     row,
                     incarnation,
@@ -116,9 +122,10 @@ pub(super) fn assign(
                     ifindex: 0,
                     source_mac: None,
                 }),
-                None => assignment
-                    .faults
-                    .push(full(&backend.pointer(), "rows", ROWS.into())),
+                Err((what, limit)) => {
+                    let fault = full(&backend.pointer(), what, limit);
+                    assignment.faults.push(fault);
+                }
             }
         }
         backends.sort_unstable_by_key(|backend| backend.id);

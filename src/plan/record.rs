@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! What is kept beside a published generation, so that the next plan can continue it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use super::assign::{BACKEND_STATS, ROWS, SERVICE_STATS};
 use crate::abi::Meta;
 use crate::service::{Faults, Service, Spec};
 
@@ -131,6 +132,9 @@ pub enum RecordError {
     /// Its specification is not accepted by this version.
     #[error("the specification in the record of the generation is not valid: {0}")]
     Spec(#[from] Faults),
+    /// What it says was decided fits neither its specification nor the kernel's maps.
+    #[error("the record of the generation contradicts itself: {0}")]
+    Contradiction(String),
 }
 
 impl Live {
@@ -138,6 +142,7 @@ impl Live {
     pub(crate) fn from_record(bytes: &[u8], meta: &Meta) -> Result<Self, RecordError> {
         let record: Record = serde_json::from_slice(bytes)?;
         let spec = Spec::from_json(record.spec.0.as_bytes())?;
+        record.check(&spec).map_err(RecordError::Contradiction)?;
         Ok(Self {
             record,
             spec,
@@ -169,6 +174,60 @@ impl Live {
 }
 
 impl Record {
+    /// Whether everything in `spec` has a place of its own, as whoever reads the record relies on.
+    fn check(&self, spec: &Spec) -> Result<(), String> {
+        let mut service_stats = BTreeSet::new();
+        let mut backend_stats = BTreeSet::new();
+        let services = spec.services();
+        if !services
+            .iter()
+            .map(|s| s.id.get())
+            .eq(self.services.iter().map(|s| s.id))
+        {
+            return Err("it does not place the services of its specification".into());
+        }
+        for (service, placed) in services.iter().zip(&self.services) {
+            let name = &service.name;
+            if placed.stats >= SERVICE_STATS || !service_stats.insert(placed.stats) {
+                return Err(format!("service {name} has the counters {}", placed.stats));
+            }
+            let backends = service.backends.iter().map(|backend| backend.id.get());
+            if !backends.eq(placed.backends.iter().map(|backend| backend.id)) {
+                return Err(format!("it does not place the backends of service {name}"));
+            }
+            let mut rows = BTreeSet::new();
+            for backend in &placed.backends {
+                let id = backend.id;
+                if backend.row >= ROWS || !rows.insert(backend.row) {
+                    return Err(format!(
+                        "backend {id} of service {name} has row {}",
+                        backend.row
+                    ));
+                }
+                if backend.incarnation == 0 {
+                    return Err(format!("backend {id} of service {name} has incarnation 0"));
+                }
+                if backend.stats >= BACKEND_STATS || !backend_stats.insert(backend.stats) {
+                    let stats = backend.stats;
+                    return Err(format!(
+                        "backend {id} of service {name} has the counters {stats}"
+                    ));
+                }
+            }
+        }
+        let fold = self.folds.iter().find(|fold| {
+            backend_stats.contains(&fold.backend_stats)
+                || !service_stats.contains(&fold.service_stats)
+        });
+        match fold {
+            Some(fold) => Err(format!(
+                "counters {} of a backend that is gone are to be added to {} of a service",
+                fold.backend_stats, fold.service_stats
+            )),
+            None => Ok(()),
+        }
+    }
+
     pub(crate) fn service(&self, id: u32) -> Option<&ServiceRecord> {
         self.services.iter().find(|service| service.id == id)
     }
@@ -205,5 +264,95 @@ impl Record {
 impl ServiceRecord {
     pub(crate) fn backend(&self, id: u32) -> Option<&BackendRecord> {
         self.backends.iter().find(|backend| backend.id == id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{plan, Device, Options, World};
+    use serde_json::{json, Value};
+
+    /// The record of two services with two backends each, changed by `damage`, read back.
+    fn read(damage: impl FnOnce(&mut Value)) -> Result<Live, RecordError> {
+        let backend = |id: u32| json!({"id": id, "interface": "lo", "mac": "02:00:00:00:00:01"});
+        let service = |name: &str, port: u16| {
+            json!({"name": name, "vip": "203.0.113.80", "port": port, "maglev_table_size": 251,
+                   "backends": [backend(1), backend(2)]})
+        };
+        let document = json!({
+            "instance_id": "1d9016f2-8957-42bc-9dd7-32d684d76446", "interface": "edge0",
+            "services": [service("a", 1), service("b", 2)],
+        });
+        let spec = Spec::from_json(document.to_string().as_bytes()).expect("valid");
+        let device = |name: &str, index| Device::new(name.parse().expect("a name"), index, None, 1);
+        let world = World::new(vec![device("edge0", 2), device("lo", 1)], Vec::new(), 1);
+        let plan = plan(None, &spec, &world, Options::default()).expect("a plan");
+        let mut record = serde_json::to_value(plan.record()).expect("JSON");
+        damage(&mut record);
+        let meta: Meta = bytemuck::Zeroable::zeroed();
+        Live::from_record(record.to_string().as_bytes(), &meta)
+    }
+
+    #[test]
+    fn a_record_that_was_tampered_with_is_refused_with_the_reason() {
+        read(|_| {}).expect("sound");
+        let damages: [(&str, Value, &str); 10] = [
+            (
+                "/services/0/backends/0/row",
+                json!(256),
+                "backend 1 of service a has row 256",
+            ),
+            (
+                "/services/0/backends/0/row",
+                json!(65535),
+                "backend 1 of service a has row 65535",
+            ),
+            (
+                "/services/1/backends/1/row",
+                json!(0),
+                "backend 2 of service b has row 0",
+            ),
+            (
+                "/services/1/backends/1/incarnation",
+                json!(0),
+                "has incarnation 0",
+            ),
+            (
+                "/services/1/backends/1/stats",
+                json!(0),
+                "has the counters 0",
+            ),
+            (
+                "/services/1/backends/1/stats",
+                json!(65536),
+                "has the counters 65536",
+            ),
+            (
+                "/services/1/stats",
+                json!(1024),
+                "service b has the counters 1024",
+            ),
+            (
+                "/services/1/backends/1/id",
+                json!(7),
+                "the backends of service b",
+            ),
+            (
+                "/services/1/id",
+                json!(7),
+                "the services of its specification",
+            ),
+            (
+                "/folds",
+                json!([{"backend_stats": 3, "service_stats": 0}]),
+                "counters 3 of a backend that is gone",
+            ),
+        ];
+        for (pointer, value, reason) in damages {
+            let read = read(|record| *record.pointer_mut(pointer).expect(pointer) = value);
+            let error = read.expect_err(pointer).to_string();
+            assert!(error.contains(reason), "{pointer}: {error}");
+        }
     }
 }

@@ -9,12 +9,14 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::time::{Duration, Instant};
 
+use nix::libc;
+
 use super::error::PublishError;
 use super::instance::{QuicLb, Writer};
 use super::live::{cells_pin, record_pin, CELLS, RECORD};
 use crate::abi;
 use crate::kernel::publish::Generation;
-use crate::kernel::statedir::Section;
+use crate::kernel::statedir::{Section, META_MAP};
 use crate::kernel::{clock, record, SysError};
 use crate::plan::{Image, Live, Plan, PlanResult, Record};
 
@@ -237,7 +239,11 @@ impl Writer {
 
     fn raise_marks(&self, record: &Record, live: Option<&Live>) -> Result<u64, SysError> {
         let mut meta = self.maps.meta.get(0)?;
-        let number = meta.generation_mark.max(live.map_or(0, Live::number)) + 1;
+        let used = meta.generation_mark.max(live.map_or(0, Live::number));
+        let number = used.checked_add(1).ok_or_else(|| {
+            // Nobody publishes that often: somebody else wrote the map.
+            SysError::new("raise the marks in", META_MAP, libc::EOVERFLOW)
+        })?;
         meta.generation_mark = number;
         meta.incarnation_mark = meta.incarnation_mark.max(record.highest_incarnation());
         self.maps.meta.set(0, &meta)?;
