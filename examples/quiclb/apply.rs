@@ -49,7 +49,7 @@ pub(crate) fn run(
     let instance = wanted.spec().instance_id();
     let applied = apply(root, &wanted, &options).map_err(|error| match error {
         ApplyError::Plan(PlanError::Faults(faults)) => {
-            Failure::invalid(arguments.file.display(), &faults)
+            Failure::invalid(input::name(&arguments.file), &faults)
         }
         error => Failure::from(error).about(instance),
     })?;

@@ -82,9 +82,10 @@ pub(crate) struct ProbeArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct PlanArgs {
-    /// The specification
+    /// The specification; - is standard input
     pub(crate) spec: PathBuf,
-    /// File to write the plan to, for apply; it holds the specification's secrets
+    /// File to write the plan to, for apply; it holds the specification's secrets; - is standard
+    /// output, and then nothing else is printed
     pub(crate) out: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) confirmed: Confirmed,
@@ -119,7 +120,7 @@ impl Confirmed {
 
 #[derive(Debug, Args)]
 pub(crate) struct ApplyArgs {
-    /// The specification, or a plan that `plan` wrote
+    /// The specification, or a plan that `plan` wrote; - is standard input
     pub(crate) file: PathBuf,
     #[command(flatten)]
     pub(crate) confirmed: Confirmed,

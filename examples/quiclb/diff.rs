@@ -18,7 +18,7 @@ pub(crate) fn run(
 ) -> Result<Done, Failure> {
     let before = input::any_spec(root, &arguments.from)?;
     let after = input::any_spec(root, &arguments.to)?;
-    let name = |argument| Path::new(argument).display().to_string();
+    let name = |argument| input::name(Path::new(argument));
     let (from, to) = (name(&arguments.from), name(&arguments.to));
     let diff = SpecDiff::between((from, &before), (to.clone(), &after))
         .map_err(|faults| Failure::invalid(to, &faults))?;

@@ -24,8 +24,8 @@ pub(crate) fn run(
         None => {
             let path = Path::new(&arguments.object);
             let spec = input::Document::parse(path, &input::read(path)?)?.into_spec();
-            Diagnosis::of_spec(root, path.display().to_string(), &spec)
-                .map_err(|error| Failure::from(error).about(path.display()))?
+            Diagnosis::of_spec(root, input::name(path), &spec)
+                .map_err(|error| Failure::from(error).about(input::name(path)))?
         }
     };
     output.result(&diagnosis, text)?;

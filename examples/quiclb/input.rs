@@ -15,21 +15,44 @@ use crate::failure::Failure;
 /// More than any document has.
 const MAX_BYTES: u64 = 256 << 20;
 
+/// The file that an argument names: "-" is standard input.
+pub(crate) fn file(path: &Path) -> &Path {
+    if path == Path::new("-") {
+        Path::new("/dev/stdin")
+    } else {
+        path
+    }
+}
+
+/// What to call the file that an argument names.
+pub(crate) fn name(path: &Path) -> String {
+    if path == Path::new("-") {
+        "standard input".to_owned()
+    } else {
+        path.display().to_string()
+    }
+}
+
 /// Reads a file that a person named.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     use std::io::Read;
+    let name = name(path);
     let failed = |error: std::io::Error| {
-        let message = format!("cannot read {}: {error}", path.display());
-        Failure::new(ErrorKind::Io, message).about(path.display())
+        let message = format!("cannot read {name}: {error}");
+        Failure::new(ErrorKind::Io, message).about(&name)
     };
     let mut bytes = Vec::new();
-    let file = std::fs::File::open(path).map_err(failed)?;
+    let file: Box<dyn Read> = if path == Path::new("-") {
+        Box::new(std::io::stdin())
+    } else {
+        Box::new(std::fs::File::open(path).map_err(failed)?)
+    };
     file.take(MAX_BYTES + 1)
         .read_to_end(&mut bytes)
         .map_err(failed)?;
     if bytes.len() as u64 > MAX_BYTES {
-        let message = format!("{} has more than {MAX_BYTES} bytes", path.display());
-        return Err(Failure::new(ErrorKind::Invalid, message).about(path.display()));
+        let message = format!("{name} has more than {MAX_BYTES} bytes");
+        return Err(Failure::new(ErrorKind::Invalid, message).about(name));
     }
     Ok(bytes)
 }
@@ -43,14 +66,14 @@ pub(crate) enum Document {
 }
 
 impl Document {
-    /// Reads a specification or plan; `name` is what the caller calls it.
-    pub(crate) fn parse(name: &Path, bytes: &[u8]) -> Result<Self, Failure> {
+    /// Reads a specification or plan from the content of `path`.
+    pub(crate) fn parse(path: &Path, bytes: &[u8]) -> Result<Self, Failure> {
         let parsed = if PlanFile::recognises(bytes) {
             PlanFile::from_json(bytes).map(Self::Plan)
         } else {
             Spec::from_json(bytes).map(Self::Spec)
         };
-        parsed.map_err(|faults| Failure::invalid(name.display(), &faults))
+        parsed.map_err(|faults| Failure::invalid(name(path), &faults))
     }
 
     pub(crate) fn into_spec(self) -> Spec {
@@ -63,7 +86,13 @@ impl Document {
 
 /// Reads a specification.
 pub(crate) fn spec(path: &Path) -> Result<Spec, Failure> {
-    Spec::from_json(&read(path)?).map_err(|faults| Failure::invalid(path.display(), &faults))
+    let bytes = read(path)?;
+    if PlanFile::recognises(&bytes) {
+        let name = name(path);
+        let message = format!("{name} is a plan: apply it, or give the specification");
+        return Err(Failure::new(ErrorKind::Invalid, message).about(name));
+    }
+    Spec::from_json(&bytes).map_err(|faults| Failure::invalid(name(path), &faults))
 }
 
 /// An argument that names an instance, if it has the form of one.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Where results go: standard output and files.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, Metadata, OpenOptions};
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use guideway::error::ErrorKind;
@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use crate::args::Form;
 use crate::failure::{Done, Failure};
+use crate::input;
 
 /// Standard output in the form that was asked for.
 pub(crate) struct Output {
@@ -73,14 +74,98 @@ pub(crate) fn quietly(print: impl FnOnce() -> io::Result<()>) -> ExitCode {
     }
 }
 
-/// Writes a file that only its owner may read: whole, or not at all.
-pub(crate) fn write_private(path: &Path, content: &[u8]) -> Result<(), Failure> {
-    let failed = |error: io::Error| {
-        let message = format!("cannot write {}: {error}", path.display());
-        Failure::new(ErrorKind::Io, message).about(path.display())
-    };
+/// Where a result goes that was asked for as a file.
+pub(crate) enum Target {
+    /// Standard output.
+    Stdout,
+    /// A device or pipe: written to, never replaced.
+    Through(PathBuf),
+    /// A regular file, which is replaced as a whole, or a new one.
+    File(PathBuf),
+}
+
+impl Target {
+    /// What `path` names; links are followed, and stay. It must not be `input`, which was read.
+    pub(crate) fn new(path: &Path, input: &Path) -> Result<Self, Failure> {
+        if path == Path::new("-") {
+            return Ok(Self::Stdout);
+        }
+        let refused = |kind, why: &str| {
+            let message = format!("cannot write {}: {why}", path.display());
+            Err(Failure::new(kind, message).about(path.display()))
+        };
+        let found = match fs::metadata(path) {
+            Ok(found) => found,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(Self::File(followed(path)))
+            }
+            Err(error) => return refused(ErrorKind::Io, &error.to_string()),
+        };
+        let same = |other: io::Result<Metadata>| {
+            other.is_ok_and(|other| (other.dev(), other.ino()) == (found.dev(), found.ino()))
+        };
+        let kind = found.file_type();
+        if kind.is_dir() {
+            return refused(ErrorKind::Io, "it is a directory");
+        }
+        if kind.is_file() && same(fs::metadata(input::file(input))) {
+            return refused(ErrorKind::Invalid, "it is the file that was read");
+        }
+        // Opened a second time it would be written from its beginning.
+        if path.starts_with("/dev") && same(fs::metadata("/dev/stdout")) {
+            return Ok(Self::Stdout);
+        }
+        if kind.is_char_device() || kind.is_fifo() {
+            return Ok(Self::Through(path.to_owned()));
+        }
+        if !kind.is_file() {
+            return refused(
+                ErrorKind::Io,
+                "it is neither a file, nor a pipe or terminal",
+            );
+        }
+        match fs::canonicalize(path) {
+            Ok(path) => Ok(Self::File(path)),
+            Err(error) => refused(ErrorKind::Io, &error.to_string()),
+        }
+    }
+
+    /// Writes it all. A regular file is there whole or not at all, and only its owner may read it.
+    pub(crate) fn write(&self, content: &[u8]) -> Result<(), Failure> {
+        let (path, written) = match self {
+            Self::Stdout => {
+                let mut stdout = io::stdout().lock();
+                let written = stdout.write_all(content).and_then(|()| stdout.flush());
+                (Path::new("standard output"), written)
+            }
+            Self::Through(path) => {
+                let file = OpenOptions::new().write(true).open(path);
+                (
+                    path.as_path(),
+                    file.and_then(|mut file| file.write_all(content)),
+                )
+            }
+            Self::File(path) => (path.as_path(), replace(path, content)),
+        };
+        written.map_err(|error| {
+            let message = format!("cannot write {}: {error}", path.display());
+            Failure::new(ErrorKind::Io, message).about(path.display())
+        })
+    }
+}
+
+/// Where links lead of which the last leads nowhere yet: so they do not lead round.
+fn followed(path: &Path) -> PathBuf {
+    let mut path = path.to_owned();
+    while let Ok(next) = fs::read_link(&path) {
+        path = path.parent().unwrap_or(Path::new("")).join(next);
+    }
+    path
+}
+
+fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     let Some(name) = path.file_name() else {
-        return Err(failed(io::ErrorKind::IsADirectory.into()));
+        return Err(io::ErrorKind::IsADirectory.into());
     };
     let mut draft = std::ffi::OsString::from(".");
     draft.push(name);
@@ -96,9 +181,8 @@ pub(crate) fn write_private(path: &Path, content: &[u8]) -> Result<(), Failure> 
         file.sync_all()?;
         fs::rename(&draft, path)
     };
-    write().map_err(|error| {
+    write().inspect_err(|_| {
         // There may be nothing to remove.
         let _ = fs::remove_file(&draft);
-        failed(error)
     })
 }

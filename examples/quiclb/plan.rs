@@ -9,7 +9,7 @@ use guideway::quiclb::{plan_here, PlanError, StateRoot};
 use crate::args::PlanArgs;
 use crate::failure::{Done, Failure};
 use crate::input;
-use crate::output::{write_private, Output};
+use crate::output::{Output, Target};
 use crate::text::{bar, checks, or_dash, percent, Table};
 
 pub(crate) fn run(
@@ -17,6 +17,10 @@ pub(crate) fn run(
     root: &StateRoot,
     output: &Output,
 ) -> Result<Done, Failure> {
+    let out = arguments.out.as_ref();
+    let out = out
+        .map(|out| Target::new(out, &arguments.spec))
+        .transpose()?;
     let spec = input::spec(&arguments.spec)?;
     let options = arguments.confirmed.options();
     let plan = if arguments.offline {
@@ -25,11 +29,15 @@ pub(crate) fn run(
         plan_here(root, &spec, options)
     };
     let plan = plan.map_err(|error| match error {
-        PlanError::Faults(faults) => Failure::invalid(arguments.spec.display(), &faults),
-        error => Failure::from(error).about(arguments.spec.display()),
+        PlanError::Faults(faults) => Failure::invalid(input::name(&arguments.spec), &faults),
+        error => Failure::from(error).about(input::name(&arguments.spec)),
     })?;
-    if let Some(out) = &arguments.out {
-        write_private(out, &plan.to_file())?;
+    if let Some(out) = &out {
+        out.write(&plan.to_file())?;
+    }
+    // Whoever reads the plan there wants nothing behind it.
+    if matches!(out, Some(Target::Stdout)) {
+        return Ok(Done::Well);
     }
     output.result(plan.document(), text)?;
     Ok(Done::Well)

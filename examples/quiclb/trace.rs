@@ -45,8 +45,8 @@ pub(crate) fn run(
     let document = if let Some(path) = &arguments.frames.pcap {
         let bytes = input::read(path)?;
         let frames = capture::read(&bytes).map_err(|error| {
-            let message = format!("{}: {error}", path.display());
-            Failure::new(ErrorKind::Invalid, message).about(path.display())
+            let name = input::name(path);
+            Failure::new(ErrorKind::Invalid, format!("{name}: {error}")).about(name)
         })?;
         traced(trace(&scenario, frames, reset))?
     } else {
@@ -72,7 +72,7 @@ struct Wanted {
 fn wanted(arguments: &TraceArgs, root: &StateRoot) -> Result<Wanted, Failure> {
     match (&arguments.spec, arguments.from) {
         (Some(path), _) => {
-            let name = path.display().to_string();
+            let name = input::name(path);
             let (spec, options) = match Document::parse(path, &input::read(path)?)? {
                 Document::Spec(spec) => (spec, Options::default()),
                 Document::Plan(file) => (file.spec, file.options),

@@ -8,6 +8,7 @@ mod harness;
 mod life;
 mod planning;
 mod refusals;
+mod targets;
 mod tracing;
 mod usage;
 
