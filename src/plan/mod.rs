@@ -12,6 +12,7 @@ mod checks;
 mod compare;
 mod disruption;
 mod document;
+mod file;
 mod generation;
 mod image;
 mod place;
@@ -24,7 +25,6 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use serde_json::value::{to_raw_value, RawValue};
-use serde_json::Value;
 
 pub use capacity::{room_cells, Capacity, MemoryUse, PredictedUse, Use};
 pub use compare::{compare, ServiceDisruption};
@@ -33,6 +33,7 @@ pub use document::{
     BackendPlan, Base, Change, ConfigPlan, Options, PlanDocument, PlanResult, PlanSchema,
     ServicePlan, TablePlan,
 };
+pub use file::PlanFile;
 pub use generation::{Generation, PlacedBackend, PlacedServerId, PlacedService};
 pub use image::{Image, ImageError};
 pub use preflight::{ifindex_drift, preflight, worst, Check, CheckCode, CheckResult};
@@ -40,7 +41,7 @@ pub use record::{Live, RecordError};
 pub(crate) use record::{Record, RecordSchema, SpecText};
 pub use world::{Device, Peer, World};
 
-use crate::service::{Fault, FaultCode, Faults, Spec};
+use crate::service::{Faults, Spec};
 use place::{place, Tables};
 
 /// Everything that a publication needs, and what it will do.
@@ -137,10 +138,7 @@ pub fn plan(
         ifindex,
         mode: spec.mode(),
         digest,
-        base: live.map(|live| Base {
-            generation: live.number(),
-            digest: live.digest().to_owned(),
-        }),
+        base: live.map(Live::base),
         result,
         spec: raw(&spec.redacted(|_| None)),
         services,
@@ -210,72 +208,4 @@ impl Plan {
 /// The JSON text of a value that cannot fail to have one: plain data with text keys.
 fn raw(value: &impl Serialize) -> Box<RawValue> {
     to_raw_value(value).unwrap_or_else(|_| RawValue::NULL.to_owned())
-}
-
-/// A plan as read back from a file: what it takes to make it again and to see that it is the same.
-#[derive(Debug, Clone)]
-pub struct PlanFile {
-    /// What was wanted.
-    pub spec: Spec,
-    /// The generation it was made against.
-    pub base: Option<Base>,
-    /// What its maker confirmed.
-    pub options: Options,
-    /// Whether it was made without asking any machine.
-    pub offline: bool,
-}
-
-impl PlanFile {
-    /// Whether these bytes are a plan and not a specification: whether they say so.
-    pub fn recognises(bytes: &[u8]) -> bool {
-        serde_json::from_slice::<Value>(bytes)
-            .is_ok_and(|value| value.get("schema").is_some_and(Value::is_string))
-    }
-
-    /// Reads what [`Plan::to_file`] wrote.
-    ///
-    /// # Errors
-    /// What is wrong with it; a plan that was printed lacks its secrets and says so.
-    pub fn from_json(bytes: &[u8]) -> Result<Self, Faults> {
-        let form = |pointer: &str, message: &str| {
-            Faults::from(Fault::new(pointer, FaultCode::Type, message))
-        };
-        let value: Value = serde_json::from_slice(bytes).map_err(|error| {
-            let message = format!("line {} column {}: {error}", error.line(), error.column());
-            Faults::from(Fault::new("", FaultCode::Json, message))
-        })?;
-        if value.get("schema").and_then(Value::as_str) != Some("guideway.quiclb.plan/v1") {
-            return Err(form("/schema", "must be \"guideway.quiclb.plan/v1\""));
-        }
-        let member = |name: &str| value.get(name).cloned().unwrap_or(Value::Null);
-        let read = |name: &str| {
-            let pointer = format!("/{name}");
-            move |error: serde_json::Error| form(&pointer, &error.to_string())
-        };
-        let spec = member("spec");
-        if spec.get("hash_seed") == Some(&Value::Null) {
-            return Err(form(
-                "/spec/hash_seed",
-                "is not in this plan: it was printed; apply the file that plan writes",
-            ));
-        }
-        let spec = Spec::from_json(spec.to_string().as_bytes()).map_err(|faults| {
-            let moved = faults.into_iter().map(|fault| {
-                Fault::new(format!("/spec{}", fault.pointer), fault.code, fault.message)
-            });
-            Faults::check(moved.collect())
-                .err()
-                .unwrap_or_else(|| form("/spec", "is not valid"))
-        })?;
-        let options = match member("options") {
-            Value::Null => Options::default(),
-            options => serde_json::from_value(options).map_err(read("options"))?,
-        };
-        Ok(Self {
-            spec,
-            base: serde_json::from_value(member("base")).map_err(read("base"))?,
-            options,
-            offline: member("ifindex").is_null(),
-        })
-    }
 }

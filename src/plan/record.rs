@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::assign::{BACKEND_STATS, ROWS, SERVICE_STATS};
+use super::document::Base;
 use crate::abi::Meta;
 use crate::service::{Faults, Service, Spec};
 
@@ -164,6 +165,14 @@ impl Live {
     /// What was asked for.
     pub fn spec(&self) -> &Spec {
         &self.spec
+    }
+
+    /// What a plan that continues it says of it.
+    pub fn base(&self) -> Base {
+        Base {
+            generation: self.number(),
+            digest: self.digest().to_owned(),
+        }
     }
 
     /// The services, each with what was decided about it.

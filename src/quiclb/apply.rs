@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::attachment::refuse_occupied;
 use super::error::{InstanceError, PlanError, PublishError};
 use super::finding::Finding;
-use super::instance::QuicLb;
+use super::instance::{QuicLb, Writer};
 use super::loader::Loader;
 use super::observe::observe;
 use super::publish::Publication;
@@ -23,10 +23,10 @@ use crate::id::InstanceId;
 use crate::kernel::attach::{self, AttachError};
 use crate::kernel::statedir::{StateDir, StateRoot};
 use crate::plan::{
-    plan, Base, Check, CheckCode, CheckResult, Options, Plan, PlanFile, PlanResult,
+    plan, Base, Check, CheckCode, CheckResult, Live, Options, Plan, PlanFile, PlanResult,
     ServiceDisruption,
 };
-use crate::service::{Mode, Spec};
+use crate::service::{Mode, Spec, Warning};
 
 /// What is to be applied.
 #[derive(Debug, Clone)]
@@ -55,6 +55,25 @@ impl Wanted {
         match self {
             Self::Spec { options, .. } => *options,
             Self::Plan(file) => file.options,
+        }
+    }
+
+    /// Refuses if what is wanted is a plan, and `made`, which was made anew from it, says anything
+    /// else.
+    fn agrees(&self, made: &Plan) -> Result<(), ApplyError> {
+        let Self::Plan(file) = self else {
+            return Ok(());
+        };
+        let live = &made.document().base;
+        if file.base != *live {
+            return Err(ApplyError::Stale {
+                base: file.base.clone(),
+                live: live.clone(),
+            });
+        }
+        match file.difference(made) {
+            Some(pointer) => Err(ApplyError::Differs { pointer }),
+            None => Ok(()),
         }
     }
 }
@@ -86,7 +105,7 @@ pub enum ApplyError {
     Plan(#[from] PlanError),
     /// The plan was made against another generation than the live one.
     #[error(
-        "the plan was made against {}, live is {}",
+        "the plan was made against {}, live is {}; plan again",
         base_text(base),
         base_text(live)
     )]
@@ -96,6 +115,16 @@ pub enum ApplyError {
         base: Option<Base>,
         /// What is live.
         live: Option<Base>,
+    },
+    /// The same specification comes out otherwise than the plan says. Nothing was changed.
+    #[error(
+        "the plan is not what would be published now: {pointer} differs; the machine or what is \
+         live changed since, or the file was edited: plan again"
+    )]
+    #[non_exhaustive]
+    Differs {
+        /// JSON pointer to the first member of the plan that differs.
+        pointer: String,
     },
     /// Checks of the machine found errors. Nothing was changed.
     #[error("redirected frames would be lost: {}", check_text(checks))]
@@ -135,7 +164,7 @@ impl ApplyError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Plan(error) => error.kind(),
-            Self::Stale { .. } => ErrorKind::StalePlan,
+            Self::Stale { .. } | Self::Differs { .. } => ErrorKind::StalePlan,
             Self::Preflight { .. } => ErrorKind::Preflight,
             Self::Instance(error) => error.kind(),
             Self::Publish(error) => error.kind(),
@@ -165,6 +194,8 @@ pub struct Applied {
     pub publish_ms: f64,
     /// What the published tables did to the flows of each service.
     pub disruption: Vec<ServiceDisruption>,
+    /// What may not be meant, as the plan has it.
+    pub warnings: Vec<Warning>,
     /// What holds the program on its interface.
     pub attachment: Attachment,
     /// What is not as it should be all the same.
@@ -240,20 +271,18 @@ pub fn apply(
         }
         plan => (plan?, None),
     };
-    if let Wanted::Plan(file) = wanted {
-        if file.base != plan.document().base {
-            return Err(ApplyError::Stale {
-                base: file.base.clone(),
-                live: plan.document().base.clone(),
-            });
-        }
-    }
+    wanted.agrees(&plan)?;
     preflight(&plan, &options.force)?;
     refuse_occupied(&dir, spec.interface())?;
 
-    let mut writer = match repaired {
-        Some(writer) => writer,
-        None => load()?,
+    let (mut writer, plan) = match repaired {
+        Some(writer) => (writer, plan),
+        None => {
+            // The lock is taken only now, because taking it makes an instance that is not there.
+            let writer = load()?;
+            let plan = current(&writer, wanted, plan, options)?;
+            (writer, plan)
+        }
     };
     let published = writer.publish_observed(&plan, options.keep, |_| Ok(()))?;
     if let Err(error) = writer.attach(spec.interface(), attach_mode(spec.mode())) {
@@ -265,6 +294,23 @@ pub fn apply(
         return Err(error.into());
     }
     report(&dir, &plan, &published)
+}
+
+/// The plan as it is under the writer's lock: made again if another writer published meanwhile.
+fn current(
+    writer: &Writer,
+    wanted: &Wanted,
+    plan: Plan,
+    options: &ApplyOptions,
+) -> Result<Plan, ApplyError> {
+    let live = writer.live_record()?;
+    if live.as_ref().map(Live::base) == plan.document().base {
+        return Ok(plan);
+    }
+    let plan = writer.plan(wanted.spec(), wanted.options())?;
+    wanted.agrees(&plan)?;
+    preflight(&plan, &options.force)?;
+    Ok(plan)
 }
 
 /// Refuses if the machine loses frames for a reason that the caller has not named.
@@ -303,6 +349,7 @@ fn report(dir: &StateDir, plan: &Plan, published: &Publication) -> Result<Applie
         previous_generation: published.previous,
         publish_ms: published.duration.as_secs_f64() * 1_000.0,
         disruption: plan.document().disruption(),
+        warnings: plan.document().warnings.clone(),
         attachment: status.attachment,
         findings: status.findings,
     })
