@@ -173,6 +173,9 @@ fn offline_asks_nothing_of_the_machine() {
     let file = PlanFile::from_json(&plan.to_file()).expect("reads");
     assert!(file.offline);
     assert_eq!(file.spec, spec(EXAMPLE));
+    assert_eq!(file.difference(&plan), None);
+    let here = plan_at(None, &spec(EXAMPLE), 1);
+    assert_eq!(file.difference(&here).as_deref(), Some("/ifindex"));
 }
 
 #[test]
@@ -464,7 +467,7 @@ fn what_sizes_the_maps_is_fixed() {
     assert_eq!(pointers, ["/limits/flows", "/limits/cids", "/limits/slots"]);
     assert_eq!(
         faults.as_slice()[0].message,
-        "the live instance has 1048576"
+        "the live instance has 1048576, and keeps it: detach --purge and apply again to make it anew"
     );
 }
 

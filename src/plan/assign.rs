@@ -58,17 +58,14 @@ pub(super) fn assign(
     let mut incarnation = live.map_or(0, |live| live.incarnation_mark);
 
     let (retired, quarantine) = leaving(live, spec, now_ns);
+    let (mut services_over, mut backends_over, mut incarnations_over) = (0, 0, 0);
     for service in spec.services() {
         let before = base.and_then(|record| record.service(service.id.get()));
         let Some(stats) = before
             .map(|before| before.stats)
             .or_else(|| service_stats.take())
         else {
-            assignment.faults.push(full(
-                &service.pointer(),
-                "services' counters",
-                SERVICE_STATS,
-            ));
+            services_over += 1;
             continue;
         };
         let left: Vec<_> = retired
@@ -78,6 +75,7 @@ pub(super) fn assign(
         let mut rows = Rows::new(service, before, &left);
         let mut backends = Vec::with_capacity(service.backends.len());
         let mut newcomers = Vec::new();
+        let mut rows_over = 0;
         for backend in &service.backends {
             if let Some(kept) = before.and_then(|before| before.backend(backend.id.get())) {
                 backends.push(BackendRecord {
@@ -94,40 +92,44 @@ pub(super) fn assign(
                     back.map(|back| (back.row, back.incarnation)),
                 ));
             } else {
-                let what = "backends' counters";
-                assignment
-                    .faults
-                    .push(full(&backend.pointer(), what, BACKEND_STATS));
+                backends_over += 1;
             }
         }
         // Only now: a newcomer must not take the row that a returning backend finds free.
         for (backend, stats, back) in newcomers {
             let place = match back {
-                Some(back) => Ok(back),
+                Some(back) => Some(back),
                 None => match (rows.take(), incarnation.checked_add(1)) {
-                    (None, _) => Err(("rows", ROWS.into())),
-                    (_, None) => Err(("incarnations", u32::MAX)),
+                    (None, _) => {
+                        rows_over += 1;
+                        None
+                    }
+                    (_, None) => {
+                        incarnations_over += 1;
+                        None
+                    }
                     (Some(row), Some(next)) => {
                         incarnation = next;
-                        Ok((row, next))
+                        Some((row, next))
                     }
                 },
             };
-            match place {
-                Ok((row, incarnation)) => backends.push(BackendRecord {
-                    id: backend.id.get(),
-                    row,
-                    incarnation,
-                    stats,
-                    ifindex: 0,
-                    source_mac: None,
-                }),
-                Err((what, limit)) => {
-                    let fault = full(&backend.pointer(), what, limit);
-                    assignment.faults.push(fault);
-                }
-            }
+            let Some((row, incarnation)) = place else {
+                continue;
+            };
+            backends.push(BackendRecord {
+                id: backend.id.get(),
+                row,
+                incarnation,
+                stats,
+                ifindex: 0,
+                source_mac: None,
+            });
         }
+        let pointer = format!("{}/backends", service.pointer());
+        assignment
+            .faults
+            .extend(full(&pointer, "rows of backends", ROWS.into(), rows_over));
         backends.sort_unstable_by_key(|backend| backend.id);
         if let Some(before) = before {
             assignment.folds.extend(
@@ -147,6 +149,20 @@ pub(super) fn assign(
             backends,
         });
     }
+
+    assignment.faults.extend(
+        [
+            ("services", SERVICE_STATS, services_over),
+            (
+                "backends of all services together",
+                BACKEND_STATS,
+                backends_over,
+            ),
+            ("incarnations", u32::MAX, incarnations_over),
+        ]
+        .into_iter()
+        .filter_map(|(what, limit, over)| full("/services", what, limit, over)),
+    );
 
     let quarantine = check_quarantine(spec, quarantine, options, now_ns, &mut assignment);
     assignment.retired = retired;
@@ -169,12 +185,12 @@ fn may_return(retired: &RetiredBackend, services: &[ServiceRecord]) -> bool {
     })
 }
 
-fn full(pointer: &str, what: &str, limit: u32) -> Fault {
-    Fault::new(
-        pointer,
-        FaultCode::Capacity,
-        format!("no {what} are left: {limit} used, 1 more needed, {limit} is the limit"),
-    )
+/// The fault of a limit that `over` are too many for; none if it suffices. What leaves with this
+/// change takes its place until it is made, and counts.
+fn full(pointer: &str, what: &str, limit: u32, over: u32) -> Option<Fault> {
+    let needed = u64::from(limit) + u64::from(over);
+    let message = format!("{what}: {needed} needed, the limit is {limit}");
+    (over > 0).then(|| Fault::new(pointer, FaultCode::Capacity, message))
 }
 
 /// Who may come back and which server IDs are reserved, once `spec` has replaced what is live:

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! What stands against a plan: this version, this machine, or what is live.
 
+use std::fmt::Display;
+
 use super::image::ImageError;
 use super::record::Live;
 use super::world::World;
@@ -72,26 +74,21 @@ pub(super) fn interfaces(spec: &Spec, world: &World) -> Vec<Fault> {
 /// What a live instance cannot change, or only with the caller's word.
 pub(super) fn continuity(live: &Live, spec: &Spec, options: Options) -> Vec<Fault> {
     let (old, new) = (live.spec.limits(), spec.limits());
-    let fixed = [
+    let sizes = [
         ("flows", old.flows, new.flows),
         ("cids", old.cids, new.cids),
         ("slots", old.slots, new.slots),
     ];
-    let mut faults: Vec<_> = fixed
+    let mut faults: Vec<_> = sizes
         .into_iter()
         .filter(|(_, old, new)| old != new)
-        .map(|(name, old, _)| {
-            let message = format!("the live instance has {old}");
-            Fault::new(format!("/limits/{name}"), FaultCode::Fixed, message)
-        })
+        .map(|(name, old, _)| fixed(format!("/limits/{name}"), old))
         .collect();
     if live.spec.interface() != spec.interface() {
-        let message = format!("the live instance has {}", live.spec.interface());
-        faults.push(Fault::new("/interface", FaultCode::Fixed, message));
+        faults.push(fixed("/interface".into(), live.spec.interface()));
     }
     if live.spec.mode() != spec.mode() {
-        let message = format!("the live instance has {}", live.spec.mode());
-        faults.push(Fault::new("/mode", FaultCode::Fixed, message));
+        faults.push(fixed("/mode".into(), live.spec.mode()));
     }
     if options.disruptive {
         return faults;
@@ -112,14 +109,21 @@ pub(super) fn continuity(live: &Live, spec: &Spec, options: Options) -> Vec<Faul
                 FaultCode::Disruptive,
                 format!(
                     "a new table size ({} to {size}) moves nearly all live flows; confirm with \
-                     --disruptive, or run with tracking \"all\" for {}s first",
+                     --disruptive",
                     before.maglev_table_size,
-                    before.flow_idle.as_secs() + 2,
                 ),
             ));
         }
     }
     faults
+}
+
+/// A member of which a live instance has another value than is wanted.
+fn fixed(pointer: String, live: impl Display) -> Fault {
+    let message = format!(
+        "the live instance has {live}, and keeps it: detach --purge and apply again to make it anew"
+    );
+    Fault::new(pointer, FaultCode::Fixed, message)
 }
 
 /// A generation without a layout.
