@@ -6,7 +6,9 @@ use std::fmt;
 /// What a caller can do about an error, whatever failed; every error type has `kind()`.
 ///
 /// The text form is what the tool prints as `kind`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum ErrorKind {
     /// The call itself makes no sense: correct the arguments.

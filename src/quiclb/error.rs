@@ -89,6 +89,21 @@ impl InstanceError {
         }
     }
 
+    /// What to do about it, where that is known.
+    pub fn remedy(&self) -> Option<&'static str> {
+        match self {
+            Self::State(StateError::Locked { .. }) => Some("try again when it has ended"),
+            Self::State(StateError::Open(error)) if error.is_not_found() => {
+                Some("nothing tells which version made it: remove the directory by hand")
+            }
+            Self::Orphan { .. } | Self::Stored(_) | Self::Record(_) | Self::Limits { .. } => {
+                Some("detach it with --purge, then apply the specification")
+            }
+            error if error.is_repairable() => Some("apply the specification again"),
+            _ => None,
+        }
+    }
+
     /// What a caller can do about it.
     pub fn kind(&self) -> ErrorKind {
         match self {
@@ -150,7 +165,11 @@ pub enum PublishError {
     #[error("the plan was made offline: it names no interface of this machine")]
     Offline,
     /// The plan was made against a generation that is no longer live.
-    #[error("the plan was made against {}, live is {}", named(base), named(live))]
+    #[error(
+        "the plan was made against {}, live is {}; plan again",
+        named(base),
+        named(live)
+    )]
     #[non_exhaustive]
     Stale {
         /// The generation it was made against.

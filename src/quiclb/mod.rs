@@ -28,6 +28,7 @@ mod diff;
 mod doctor;
 mod error;
 mod events;
+mod failure;
 mod finding;
 mod instance;
 mod live;
@@ -51,6 +52,7 @@ pub use error::{DetachError, InstanceError, PlanError, PublishError};
 pub use events::{
     Event, EventKind, EventLine, EventSchema, EventStream, EventSummary, SummaryKind,
 };
+pub use failure::{ErrorDocument, ErrorFault, ErrorSchema};
 pub use finding::{Finding, FindingCode, Severity};
 pub use instance::{QuicLb, Writer};
 pub use live::Published as LiveGeneration;

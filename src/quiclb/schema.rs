@@ -18,8 +18,32 @@ pub const TRACE: &str = include_str!("schema/trace.json");
 /// The schema of a line of events.
 pub const EVENT: &str = include_str!("schema/event.json");
 
+/// The schema of what was applied.
+pub const APPLY: &str = include_str!("schema/apply.json");
+
+/// The schema of the list of instances.
+pub const LIST: &str = include_str!("schema/list.json");
+
+/// The schema of what was detached.
+pub const DETACH: &str = include_str!("schema/detach.json");
+
+/// The schema of a difference between two specifications.
+pub const DIFF: &str = include_str!("schema/diff.json");
+
+/// The schema of a diagnosis.
+pub const DOCTOR: &str = include_str!("schema/doctor.json");
+
+/// The schema of what an interface offers.
+pub const PROBE: &str = include_str!("schema/probe.json");
+
+/// The schema of an error.
+pub const ERROR: &str = include_str!("schema/error.json");
+
 /// Names of all schemas, that of the specification included.
-pub const NAMES: &[&str] = &["spec", "plan", "status", "trace", "event"];
+pub const NAMES: &[&str] = &[
+    "spec", "plan", "status", "trace", "event", "apply", "list", "detach", "diff", "doctor",
+    "probe", "error",
+];
 
 /// The schema of this name, if there is one.
 pub fn named(name: &str) -> Option<&'static str> {
@@ -29,6 +53,13 @@ pub fn named(name: &str) -> Option<&'static str> {
         "status" => Some(STATUS),
         "trace" => Some(TRACE),
         "event" => Some(EVENT),
+        "apply" => Some(APPLY),
+        "list" => Some(LIST),
+        "detach" => Some(DETACH),
+        "diff" => Some(DIFF),
+        "doctor" => Some(DOCTOR),
+        "probe" => Some(PROBE),
+        "error" => Some(ERROR),
         _ => None,
     }
 }
@@ -42,6 +73,13 @@ pub fn generate(name: &str) -> Option<String> {
         "status" => Some(of::<super::Status>(name)),
         "trace" => Some(of::<super::trace::TraceDocument>(name)),
         "event" => Some(of::<super::EventLine>(name)),
+        "apply" => Some(of::<super::Applied>(name)),
+        "list" => Some(of::<super::InstanceList>(name)),
+        "detach" => Some(of::<super::Detached>(name)),
+        "diff" => Some(of::<super::SpecDiff>(name)),
+        "doctor" => Some(of::<super::Diagnosis>(name)),
+        "probe" => Some(of::<super::InterfaceProbe>(name)),
+        "error" => Some(of::<super::ErrorDocument>(name)),
         _ => None,
     }
 }

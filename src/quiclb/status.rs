@@ -266,7 +266,8 @@ pub struct BackendCounters {
     /// Bytes: frame lengths.
     pub bytes: u64,
     /// Frames that its interface did not transmit since it exists, whichever backend they were
-    /// for; none where nothing tells, and where frames are sent back out as they came in.
+    /// for; none where nothing tells, where some were lost before they got to any interface, and
+    /// where frames are sent back out as they came in.
     pub redirect_errors: Option<u64>,
 }
 
@@ -419,6 +420,8 @@ pub struct ListedInstance {
     pub health: Option<Health>,
     /// Number of the live generation.
     pub generation: Option<u64>,
+    /// Why it cannot be read; none if it can.
+    pub error: Option<String>,
 }
 
 impl InstanceList {
@@ -429,7 +432,10 @@ impl InstanceList {
     /// The root is no bpffs or cannot be read.
     pub fn of(root: &StateRoot) -> Result<Self, InstanceError> {
         let instances = root.quiclb_instances()?.into_iter().map(|id| {
-            let status = Status::of(&root.quiclb(id)).ok();
+            let (status, error) = match Status::of(&root.quiclb(id)) {
+                Ok(status) => (Some(status), None),
+                Err(error) => (None, Some(error.to_string())),
+            };
             ListedInstance {
                 instance_id: id,
                 interface: status.as_ref().and_then(|status| status.interface.clone()),
@@ -438,6 +444,7 @@ impl InstanceList {
                 generation: status
                     .as_ref()
                     .and_then(|status| Some(status.generation.as_ref()?.number)),
+                error,
             }
         });
         Ok(Self {

@@ -38,7 +38,9 @@ pub(super) fn collect(dir: &StateDir) -> Result<Status, InstanceError> {
             let remedy = "nothing tells which version made it: remove the directory by hand";
             partial(dir, abi, &error, remedy)
         }
-        Err(error) if error.is_repairable() => partial(dir, abi, &error, APPLY),
+        Err(error) if error.is_repairable() => {
+            partial(dir, abi, &error, error.remedy().unwrap_or(APPLY))
+        }
         Err(error) => Err(error),
     }
 }
@@ -178,7 +180,7 @@ fn live(instance: &QuicLb, findings: &mut Vec<Finding>) -> Result<Option<Live>, 
             APPLY,
         ),
         Err(error @ InstanceError::Orphan { .. }) => {
-            let remedy = "detach it with --purge, then apply the specification";
+            let remedy = error.remedy().unwrap_or_default();
             Finding::new(
                 FindingCode::OrphanGeneration,
                 path,
@@ -187,7 +189,7 @@ fn live(instance: &QuicLb, findings: &mut Vec<Finding>) -> Result<Option<Live>, 
             )
         }
         Err(error @ (InstanceError::Stored(_) | InstanceError::Record(_))) => {
-            let remedy = "detach it with --purge, then apply the specification";
+            let remedy = error.remedy().unwrap_or_default();
             Finding::new(
                 FindingCode::UnreadableRecord,
                 path,
@@ -459,7 +461,7 @@ fn services(live: &Live, stats: Vec<ServiceStats>, lost: &Lost) -> Vec<ServiceSt
                     counters: BackendCounters {
                         packets: counted.map_or(0, |counted| counted.packets),
                         bytes: counted.map_or(0, |counted| counted.bytes),
-                        redirect_errors: lost.targets.get(&backend.interface).copied().flatten(),
+                        redirect_errors: lost.on_the_way_to(&backend.interface),
                     },
                 })
             });

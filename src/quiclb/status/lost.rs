@@ -15,7 +15,7 @@ use crate::kernel::SysError;
 #[derive(Debug, Default)]
 pub(super) struct Lost {
     /// On the way out, by target; none where the driver does not tell.
-    pub(super) targets: BTreeMap<InterfaceName, Option<u64>>,
+    targets: BTreeMap<InterfaceName, Option<u64>>,
     /// Where they came in: for targets that the kernel knew to be unable to take them.
     ingress: Option<u64>,
 }
@@ -63,6 +63,13 @@ impl Lost {
         } else {
             Some(told.iter().fold(0, |sum, count| sum.wrapping_add(*count)))
         }
+    }
+
+    /// Those lost on the way to one target; none where its driver does not tell, and where some
+    /// were lost before they got to any: nobody knows for which target these were.
+    pub(super) fn on_the_way_to(&self, target: &InterfaceName) -> Option<u64> {
+        let told = self.targets.get(target).copied().flatten();
+        told.filter(|_| self.ingress.is_none_or(|lost| lost == 0))
     }
 
     /// Targets of which nobody tells anything.
@@ -134,7 +141,10 @@ mod tests {
         assert_eq!(lost.untold().collect::<Vec<_>>(), [&name]);
         lost.ingress = Some(3);
         assert_eq!(lost.total(), Some(3));
-        lost.targets.insert(name, Some(4));
+        lost.targets.insert(name.clone(), Some(4));
         assert_eq!((lost.total(), lost.untold().count()), (Some(7), 0));
+        assert_eq!(lost.on_the_way_to(&name), None, "3 may have been for it");
+        lost.ingress = Some(0);
+        assert_eq!(lost.on_the_way_to(&name), Some(4));
     }
 }
