@@ -50,6 +50,36 @@ fn fixed_keys_are_required() {
         }
     };
     required(
+        "apply",
+        "/required",
+        "schema instance_id result generation previous_generation publish_ms disruption warnings \
+         attachment findings",
+    );
+    required("error", "/required", "schema kind message object faults");
+    required(
+        "error",
+        "/$defs/ErrorFault/required",
+        "pointer code message",
+    );
+    required("list", "/required", "schema instances");
+    required(
+        "detach",
+        "/required",
+        "schema instance_id detached removed left",
+    );
+    required(
+        "diff",
+        "/required",
+        "schema from to identical changes disruption",
+    );
+    required("doctor", "/required", "schema object result checks");
+    required(
+        "probe",
+        "/required",
+        "schema interface ifindex driver firmware bus pci_device phys_port_name mtu queues xdp \
+         kernel offload",
+    );
+    required(
         "plan",
         "/required",
         "schema instance_id interface ifindex mode digest base result spec services capacity \

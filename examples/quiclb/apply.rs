@@ -10,9 +10,8 @@ use crate::args::ApplyArgs;
 use crate::failure::{Done, Failure};
 use crate::input::{self, Document};
 use crate::output::Output;
-use crate::plan::{change_text, disruption_text};
+use crate::plan::{change_text, disruption_text, warnings_text};
 use crate::status;
-use crate::text::or_dash;
 
 pub(crate) fn run(
     arguments: &ApplyArgs,
@@ -53,7 +52,10 @@ pub(crate) fn run(
         }
         error => Failure::from(error).about(instance),
     })?;
-    output.result(&applied, text)?;
+    output.result(&applied, text).map_err(|failure| {
+        let generation = applied.generation;
+        failure.although(format!("generation {generation} of {instance} is live"))
+    })?;
     Ok(Done::degraded_if(applied.has_errors()))
 }
 
@@ -69,13 +71,18 @@ fn text(applied: &Applied) -> String {
         ApplyResult::Changed => "changed",
         ApplyResult::Unchanged => "unchanged",
     };
-    let mut text = format!(
-        "instance {}: {result}, generation {} (before: {}), published in {:.1} ms\n",
-        applied.instance_id,
-        applied.generation,
-        or_dash(applied.previous_generation),
-        applied.publish_ms,
-    );
+    let (instance, generation) = (applied.instance_id, applied.generation);
+    let mut text = format!("instance {instance}: {result}, generation {generation}");
+    if let Some(before) = applied
+        .previous_generation
+        .filter(|before| *before != generation)
+    {
+        text.push_str(&format!(" (before: {before})"));
+    }
+    if applied.result != ApplyResult::Unchanged {
+        text.push_str(&format!(", published in {:.1} ms", applied.publish_ms));
+    }
+    text.push('\n');
     status::attachment_text(&applied.attachment, &mut text);
     for service in &applied.disruption {
         text.push_str(&format!(
@@ -86,6 +93,7 @@ fn text(applied: &Applied) -> String {
         ));
         disruption_text(&service.disruption, &mut text);
     }
+    warnings_text(&applied.warnings, &mut text);
     status::findings_text(&applied.findings, &mut text);
     text
 }

@@ -12,9 +12,19 @@ use guideway::id::{InstanceId, InterfaceName};
 use guideway::plan::{CheckCode, Options};
 use guideway::quiclb::{schema, StateRoot};
 
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  done
+  1  error: nothing was done, unless the message says so
+  2  usage: the command line makes no sense
+  3  partial: some of it was done, the output says what not
+  4  refused: somebody else has the interface or the lock, the plan is stale, or the state is of
+     another version; nothing was changed
+  5  degraded: done, and something is wrong that the output tells";
+
 /// Direct-server-return load balancer for QUIC, UDP and TCP.
 #[derive(Debug, Parser)]
-#[command(name = "quiclb", version, max_term_width = 100)]
+#[command(name = "quiclb", version, max_term_width = 100, after_help = EXIT_CODES)]
 pub(crate) struct Cli {
     /// Form of the output; text unless said otherwise, but json for events
     #[arg(short, long, global = true, value_enum)]

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use guideway::plan::CheckResult;
-use guideway::quiclb::{Diagnosis, StateRoot};
+use guideway::quiclb::{Diagnosis, DoctorCheck, StateRoot};
 
 use crate::args::DoctorArgs;
 use crate::failure::{Done, Failure};
@@ -33,7 +33,16 @@ pub(crate) fn run(
 }
 
 fn text(diagnosis: &Diagnosis) -> String {
-    let mut text = format!("{}: {}\n", diagnosis.object, result_text(diagnosis.result));
+    let unknown = |check: &&DoctorCheck| check.result == CheckResult::Unknown;
+    let result = match diagnosis.result {
+        // What cannot be seen is in nobody's way.
+        CheckResult::Unknown => {
+            let count = diagnosis.checks.iter().filter(unknown).count();
+            format!("ok, {count} unknown")
+        }
+        result => result_text(result).to_owned(),
+    };
+    let mut text = format!("{}: {result}\n", diagnosis.object);
     checks(
         &mut text,
         "checks",

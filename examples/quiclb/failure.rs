@@ -7,9 +7,9 @@ use std::process::ExitCode;
 
 use guideway::error::ErrorKind;
 use guideway::kernel::attach::AttachError;
-use guideway::quiclb::{ApplyError, DetachError, InstanceError, PlanError};
+use guideway::quiclb::{ApplyError, DetachError, InstanceError, PlanError, PublishError};
+use guideway::quiclb::{ErrorDocument, ErrorFault};
 use guideway::service::Faults;
-use serde::Serialize;
 
 /// How a run ended that did what it was asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,25 +42,8 @@ impl Done {
 }
 
 /// Why a run did not do what it was asked.
-#[derive(Debug, Serialize)]
-pub(crate) struct Failure {
-    schema: &'static str,
-    kind: &'static str,
-    message: String,
-    /// What it was about.
-    object: Option<String>,
-    /// Everything that is wrong with a document.
-    faults: Vec<FaultLine>,
-    #[serde(skip)]
-    code: u8,
-}
-
-#[derive(Debug, Serialize)]
-struct FaultLine {
-    pointer: String,
-    code: String,
-    message: String,
-}
+#[derive(Debug)]
+pub(crate) struct Failure(Box<ErrorDocument>);
 
 /// The exit code of each kind of error.
 fn exit_code(kind: ErrorKind) -> u8 {
@@ -78,14 +61,7 @@ fn exit_code(kind: ErrorKind) -> u8 {
 
 impl Failure {
     pub(crate) fn new(kind: ErrorKind, message: impl Display) -> Self {
-        Self {
-            schema: "guideway.error/v1",
-            kind: kind.name(),
-            message: message.to_string(),
-            object: None,
-            faults: Vec::new(),
-            code: exit_code(kind),
-        }
+        Self(Box::new(ErrorDocument::new(kind, message.to_string())))
     }
 
     pub(crate) fn usage(message: impl Display) -> Self {
@@ -96,24 +72,29 @@ impl Failure {
     pub(crate) fn invalid(name: impl Display, faults: &Faults) -> Self {
         let count = faults.as_slice().len();
         let plural = if count == 1 { "" } else { "s" };
-        let mut failure = Self::new(
-            ErrorKind::Invalid,
-            format!("{name} is not accepted: {count} fault{plural}"),
-        );
-        failure.faults = faults
-            .iter()
-            .map(|fault| FaultLine {
-                pointer: fault.pointer.clone(),
-                code: fault.code.to_string(),
-                message: fault.message.clone(),
-            })
-            .collect();
-        failure.about(name)
+        let message = format!("{name} is not accepted: {count} fault{plural}");
+        let document = ErrorDocument::new(ErrorKind::Invalid, message).with_faults(faults);
+        Self(Box::new(document)).about(name)
     }
 
     /// Names what it was about.
     pub(crate) fn about(mut self, object: impl Display) -> Self {
-        self.object = Some(object.to_string());
+        self.0.object = Some(object.to_string());
+        self
+    }
+
+    /// Says first what was done all the same.
+    pub(crate) fn although(mut self, done: impl Display) -> Self {
+        self.0.message = format!("{done}, only the output failed: {}", self.0.message);
+        self
+    }
+
+    /// Says what to do about it.
+    fn remedy(mut self, remedy: Option<&str>) -> Self {
+        if let Some(remedy) = remedy {
+            self.0.message.push_str("; ");
+            self.0.message.push_str(remedy);
+        }
         self
     }
 
@@ -121,10 +102,10 @@ impl Failure {
     pub(crate) fn report(&self, json: bool) -> ExitCode {
         let text = if json {
             // Plain data with text keys always serialises.
-            serde_json::to_string(self).unwrap_or_default()
+            serde_json::to_string(&self.0).unwrap_or_default()
         } else {
-            let mut text = format!("quiclb: {}", self.message);
-            for fault in &self.faults {
+            let mut text = format!("quiclb: {}", self.0.message);
+            for fault in &self.0.faults {
                 let place = if fault.pointer.is_empty() {
                     "document"
                 } else {
@@ -136,27 +117,36 @@ impl Failure {
         };
         // Nobody is left to be told of an error on the way of errors.
         let _ = writeln!(std::io::stderr(), "{text}");
-        ExitCode::from(self.code)
+        ExitCode::from(exit_code(self.0.kind))
     }
 }
 
-/// From an error with a kind.
-macro_rules! from_kind {
-    ($($error:ty),+) => { $(
-        impl From<$error> for Failure {
-            fn from(error: $error) -> Self {
-                Self::new(error.kind(), &error)
-            }
-        }
-    )+ };
+impl From<AttachError> for Failure {
+    fn from(error: AttachError) -> Self {
+        Self::new(error.kind(), &error)
+    }
 }
 
-from_kind!(AttachError, InstanceError, DetachError);
+impl From<InstanceError> for Failure {
+    fn from(error: InstanceError) -> Self {
+        Self::new(error.kind(), &error).remedy(error.remedy())
+    }
+}
+
+impl From<DetachError> for Failure {
+    fn from(error: DetachError) -> Self {
+        match error {
+            DetachError::Instance(error) => error.into(),
+            error => Self::new(error.kind(), &error),
+        }
+    }
+}
 
 impl From<PlanError> for Failure {
     fn from(error: PlanError) -> Self {
         match error {
             PlanError::Faults(faults) => Self::invalid("the plan", &faults),
+            PlanError::Instance(error) => error.into(),
             error => Self::new(error.kind(), &error),
         }
     }
@@ -166,14 +156,17 @@ impl From<ApplyError> for Failure {
     fn from(error: ApplyError) -> Self {
         match error {
             ApplyError::Plan(error) => error.into(),
+            ApplyError::Instance(error) | ApplyError::Publish(PublishError::Instance(error)) => {
+                error.into()
+            }
             ApplyError::Preflight { ref checks, .. } => {
                 let mut failure = Self::new(
                     error.kind(),
                     "checks of this machine found errors; --force CODE goes on in spite of one",
                 );
-                failure.faults = checks
+                failure.0.faults = checks
                     .iter()
-                    .map(|check| FaultLine {
+                    .map(|check| ErrorFault {
                         pointer: check.object.clone(),
                         code: check.code.to_string(),
                         message: match &check.remedy {

@@ -5,6 +5,7 @@ use guideway::plan::{
     plan, Change, CheckResult, Disruption, PlanDocument, PlanResult, ServicePlan, World,
 };
 use guideway::quiclb::{plan_here, PlanError, StateRoot};
+use guideway::service::Warning;
 
 use crate::args::PlanArgs;
 use crate::failure::{Done, Failure};
@@ -85,10 +86,15 @@ fn text(plan: &PlanDocument) -> String {
             )
         }),
     );
+    warnings_text(&plan.warnings, &mut text);
+    text
+}
+
+pub(crate) fn warnings_text(warnings: &[Warning], text: &mut String) {
     checks(
-        &mut text,
+        text,
         "warnings",
-        plan.warnings.iter().map(|warning| {
+        warnings.iter().map(|warning| {
             let code = warning.code.to_string();
             (
                 "warning",
@@ -99,7 +105,6 @@ fn text(plan: &PlanDocument) -> String {
             )
         }),
     );
-    text
 }
 
 pub(crate) fn result_text(result: CheckResult) -> &'static str {
@@ -213,21 +218,29 @@ fn service_text(service: &ServicePlan, text: &mut String) {
     backends.write(text);
 }
 
+/// What becomes of flows; nothing where nothing moves.
 pub(crate) fn disruption_text(disruption: &Disruption, text: &mut String) {
-    text.push_str(&format!(
-        "  moves {} slots ({}): {} forced, {} extra; {} open, {} held for {} s; {} flows live, {} \
-         entries expected, {} bindings lost\n",
-        disruption.slots_moved,
-        percent(disruption.moved_ratio),
-        disruption.slots_forced,
-        disruption.slots_extra,
-        disruption.slots_open,
-        disruption.slots_held,
-        disruption.window_seconds,
-        or_dash(disruption.flows_live),
-        disruption.entries_expected,
-        disruption.bindings_lost,
-    ));
+    if disruption.slots_moved > 0 {
+        text.push_str(&format!(
+            "  moves {} slots ({}): {} forced, {} extra\n",
+            disruption.slots_moved,
+            percent(disruption.moved_ratio),
+            disruption.slots_forced,
+            disruption.slots_extra,
+        ));
+    }
+    if disruption.slots_open > 0 || disruption.slots_held > 0 || disruption.bindings_lost > 0 {
+        text.push_str(&format!(
+            "  slots {} open, {} held for {} s; {} flows live, {} entries expected, {} bindings \
+             lost\n",
+            disruption.slots_open,
+            disruption.slots_held,
+            disruption.window_seconds,
+            or_dash(disruption.flows_live),
+            disruption.entries_expected,
+            disruption.bindings_lost,
+        ));
+    }
 }
 
 fn capacity(plan: &PlanDocument, text: &mut String) {

@@ -47,6 +47,11 @@ fn list(list: &InstanceList) -> String {
     }
     let mut text = String::new();
     table.write(&mut text);
+    for instance in &list.instances {
+        if let Some(error) = &instance.error {
+            text.push_str(&format!("{}: {error}\n", instance.instance_id));
+        }
+    }
     text
 }
 
@@ -116,12 +121,17 @@ pub(crate) fn attachment_text(attachment: &Attachment, text: &mut String) {
         Owner::Foreign => "somebody else's",
         Owner::None => "none",
     };
-    text.push_str(&format!(
-        "held by {kind} {}, program {}, interface runs {} ({owner})\n",
-        or_dash(attachment.link_id),
-        or_dash(attachment.program_id),
-        or_dash(attachment.live_program_id),
-    ));
+    text.push_str(&format!("held by {kind}"));
+    if let Some(link) = attachment.link_id {
+        text.push_str(&format!(" {link}"));
+    }
+    if let Some(program) = attachment.program_id {
+        text.push_str(&format!(", program {program}"));
+    }
+    text.push_str(&match attachment.live_program_id {
+        Some(live) => format!(", interface runs {live} ({owner})\n"),
+        None => ", interface runs no program\n".to_owned(),
+    });
 }
 
 fn service_text(service: &ServiceStatus, text: &mut String) {

@@ -275,7 +275,11 @@ fn generations_that_nothing_describes() {
         fs::remove_file(state_dir().join("gen/1-cells")).expect("removed");
         let status = finding("orphan-generation");
         assert_eq!(status["attachment"]["owner"], "ours", "traffic goes on");
-        quiclb_json(&["apply", &spec]).fails(4, "incompatible");
+        let error = quiclb_json(&["apply", &spec]).fails(4, "incompatible");
+        let found = coded(&status["findings"], "orphan-generation").expect("a finding");
+        let (message, remedy) = (error["message"].as_str(), found["remedy"].as_str());
+        let (message, remedy) = (message.expect("text"), remedy.expect("text"));
+        assert!(message.ends_with(remedy), "{message}: {remedy}");
         quiclb(&["detach", INSTANCE, "--purge"]).exits(0);
         quiclb(&["apply", &spec]).exits(0);
         is_well();

@@ -124,11 +124,17 @@ impl Ran {
         self
     }
 
-    /// The document on standard output: exactly one JSON object, and nothing on standard error.
+    /// The document on standard output: exactly one JSON object, which satisfies the schema that it
+    /// names, and nothing on standard error.
     #[track_caller]
     pub(crate) fn document(&self) -> Value {
         assert_eq!(self.stderr, "", "{}", self.what);
-        one_object(&self.stdout, &self.what)
+        let document = one_object(&self.stdout, &self.what);
+        let form = document["schema"].as_str().expect("text");
+        let name = form.strip_prefix("guideway.quiclb.");
+        let name = name.and_then(|name| name.strip_suffix("/v1"));
+        assert_valid(name.unwrap_or_else(|| panic!("{form}")), &document);
+        document
     }
 
     /// The error object: exactly one on standard error, nothing on standard output.
@@ -140,6 +146,7 @@ impl Ran {
         let found: Vec<_> = error.as_object().expect("an object").keys().collect();
         assert_eq!(found, keys, "{}", self.what);
         assert_eq!(error["schema"], "guideway.error/v1");
+        assert_valid("error", &error);
         error
     }
 

@@ -100,7 +100,7 @@ fn an_instance_lives_from_apply_to_purge() {
 
         let list = quiclb_json(&["status"]).exits(0).document();
         let entry = json!({"instance_id": INSTANCE, "interface": "edge0", "mode": "native",
-                           "health": "ok", "generation": 2});
+                           "health": "ok", "generation": 2, "error": null});
         assert_eq!(list["instances"], json!([entry]));
 
         let detached = quiclb_json(&["detach", INSTANCE]).exits(0).document();
@@ -167,12 +167,19 @@ fn the_text_forms_say_the_same() {
                 );
             }
         };
+        let lacks = |arguments: &[&str], parts: &[&str]| {
+            let ran = quiclb(arguments).exits(0);
+            for part in parts {
+                assert!(!ran.stdout.contains(part), "{part}: {}", ran.stdout);
+            }
+        };
         let index = format!("index {}", ifindex("edge0"));
         says(&["status"], &["no instances"]);
         says(
             &["plan", &spec],
             &["creates the instance", &index, "2047", "####", "50.01 %"],
         );
+        lacks(&["plan", &spec], &["moves", "flows live"]);
         says(
             &["doctor", &spec],
             &["ok", "target-napi", "foreign-program"],
@@ -181,7 +188,16 @@ fn the_text_forms_say_the_same() {
             &["probe", "edge0"],
             &["veth", &index, "native generic", "offload"],
         );
-        says(&["apply", &spec], &["created, generation 1", "(ours)"]);
+        says(
+            &["apply", &spec],
+            &[
+                "created, generation 1, published in",
+                "(ours)",
+                "warnings",
+                "seed /hash_seed",
+            ],
+        );
+        lacks(&["apply", &spec], &["published", "moves"]);
         send_initials(10);
         says(&["status"], &[INSTANCE, "edge0", "ok"]);
         says(
@@ -202,9 +218,15 @@ fn the_text_forms_say_the_same() {
             &["trace", &spec, "--hex", &frame],
             &["pass, not_ip", "1 packets: 0 redirect"],
         );
+        let drained = files.write("drained.json", draining().to_string());
+        says(&["plan", &drained], &["moves 2047 slots (50.01 %)"]);
+        quiclb(&["detach", INSTANCE]).exits(0);
+        let detached = quiclb(&["status", INSTANCE]).stdout;
+        assert!(detached.contains("held by nothing, program "), "{detached}");
+        assert!(detached.contains("interface runs no program"), "{detached}");
         says(
             &["detach", INSTANCE, "--purge"],
-            &["detached", "removed progs/gw_quiclb"],
+            &["was not attached", "removed progs/gw_quiclb"],
         );
     });
 }
@@ -293,6 +315,10 @@ fn frames_that_a_target_does_not_take_are_counted_as_lost() {
         send_initials(10);
         assert_eq!(total(), 10);
         let diagnosis = quiclb_json(&["doctor", INSTANCE]).exits(5).document();
+        // They were lost where they came in, which tells nothing of single targets.
+        let status = quiclb_json(&["status", INSTANCE]).document();
+        let backend = &status["services"][0]["backends"][0];
+        assert_eq!(backend["counters"]["redirect_errors"], Value::Null);
         let napi = coded(&diagnosis["checks"], "target-napi").expect("a check");
         assert_eq!(napi["result"], "error");
         assert_eq!(diagnosis["result"], "error");

@@ -7,6 +7,7 @@ mod documents;
 mod harness;
 mod life;
 mod planning;
+mod promises;
 mod refusals;
 mod targets;
 mod tracing;

@@ -17,6 +17,13 @@ use crate::netns::{
     program_id, within, xdp_seen_by_ip, Kind,
 };
 
+/// Insists that a message has this part.
+#[track_caller]
+fn says(object: &Value, part: &str) {
+    let message = object["message"].as_str().expect("text");
+    assert!(message.contains(part), "{part}: {message}");
+}
+
 #[test]
 fn a_foreign_program_is_named_before_anything_is_created() {
     isolated("tool::foreign", || {
@@ -185,6 +192,7 @@ fn plans_are_applied_only_to_what_they_were_made_for() {
         assert_eq!(applied["result"], "created");
         let error = quiclb_json(&["apply", &first]).fails(4, "stale-plan");
         assert_eq!(error["object"], INSTANCE);
+        says(&error, "plan again");
 
         let second = files.path("second.json");
         quiclb(&["plan", &drained, &second]).exits(0);
@@ -219,7 +227,8 @@ fn a_second_writer_is_refused_and_readers_are_not() {
             .quiclb(INSTANCE.parse().expect("a UUID"))
             .lock()
             .expect("the lock");
-        quiclb_json(&["apply", &drained]).fails(4, "locked");
+        let error = quiclb_json(&["apply", &drained]).fails(4, "locked");
+        says(&error, "try again");
         quiclb_json(&["detach", INSTANCE]).fails(4, "locked");
         let status = quiclb_json(&["status", INSTANCE]).exits(0).valid("status");
         assert_eq!(status["generation"]["number"], 1);
@@ -261,7 +270,7 @@ fn two_applies_at_once_leave_one_of_the_two() {
                     0 => drop(ran.document()),
                     4 => {
                         let kind = ran.error()["kind"].clone();
-                        assert!(kind == "locked" || kind == "stale-plan", "{kind}");
+                        assert_eq!(kind, "locked", "nobody made a plan that could be stale");
                         refused += 1;
                     }
                     code => panic!("exit {code}: {}", ran.stderr),
@@ -309,7 +318,15 @@ fn state_of_a_newer_version_is_left_alone() {
         }
         assert_eq!((state(), xdp_seen_by_ip("edge0")), (before, seen));
         let list = quiclb_json(&["status"]).exits(0).document();
-        assert_eq!(list["instances"][0]["health"], Value::Null);
+        let listed = &list["instances"][0];
+        assert_eq!(listed["health"], Value::Null);
+        let reason = listed["error"].as_str().expect("text");
+        assert!(reason.contains("ABI"), "{reason}");
+        let text = quiclb(&["status"]).exits(0).stdout;
+        assert!(
+            text.contains("unreadable") && text.contains(reason),
+            "{text}"
+        );
     });
 }
 
@@ -325,6 +342,10 @@ fn what_an_instance_cannot_change_is_a_fault() {
         let resized = files.write("resized.json", resized.to_string());
         let error = quiclb_json(&["apply", &resized]).fails(1, "invalid");
         assert_eq!(error["faults"][0]["code"], "disruptive");
+        // Nothing remembers flows that began before, so nothing but a word of the caller helps.
+        says(&error["faults"][0], "confirm with --disruptive");
+        let message = error["faults"][0]["message"].as_str().expect("text");
+        assert!(!message.contains("tracking"), "{message}");
         let applied = quiclb_json(&["apply", &resized, "--disruptive"])
             .exits(0)
             .document();
@@ -333,7 +354,8 @@ fn what_an_instance_cannot_change_is_a_fault() {
         elsewhere["interface"] = json!("vm-edge-b");
         let elsewhere = files.write("elsewhere.json", elsewhere.to_string());
         let error = quiclb_json(&["apply", &elsewhere]).fails(1, "invalid");
-        assert!(coded(&error["faults"], "fixed").is_some(), "{error}");
+        let fixed = coded(&error["faults"], "fixed").expect("a fault");
+        says(fixed, "detach --purge and apply again");
     });
 }
 

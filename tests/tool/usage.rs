@@ -102,6 +102,22 @@ fn help_and_version_are_no_errors() {
 }
 
 #[test]
+fn help_lists_the_exit_codes() {
+    let help = quiclb(&["--help"]).exits(0).stdout;
+    let codes = help.split("Exit codes:").nth(1).expect("a list");
+    for code in [
+        "0  done",
+        "1  error",
+        "2  usage",
+        "3  partial",
+        "4  refused",
+        "5  degraded",
+    ] {
+        assert!(codes.contains(code), "{code}: {help}");
+    }
+}
+
+#[test]
 fn a_reader_that_has_enough_is_no_error() {
     for arguments in [&["schema", "plan"][..], &["--help"]] {
         let mut child = command(arguments)
@@ -150,7 +166,8 @@ fn the_network_card_needs_a_word_before_anything_else() {
 
 #[test]
 fn schemas_are_printed_and_sound() {
-    for name in ["spec", "plan", "status", "trace", "event"] {
+    let documents = "spec plan status trace event apply list detach diff doctor probe error";
+    for name in documents.split_whitespace() {
         for form in ["text", "json"] {
             let ran = quiclb(&["-o", form, "schema", name]).exits(0);
             let schema: serde_json::Value = serde_json::from_str(&ran.stdout).expect("JSON");
