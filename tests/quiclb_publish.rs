@@ -275,8 +275,7 @@ fn numbers_that_are_used_up_are_an_error_and_never_start_over() {
         let faults = faults.expect_err("one incarnation for two newcomers");
         assert_eq!(
             faults.to_string(),
-            "/services/0/backends/3: no incarnations are left: 4294967295 used, 1 more needed, \
-             4294967295 is the limit"
+            "/services: incarnations: 4294967296 needed, the limit is 4294967295"
         );
     });
 }

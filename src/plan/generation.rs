@@ -32,9 +32,9 @@ impl Generation {
 
     /// Whether packets find the same server IDs in both, quarantined ones included.
     pub(super) fn has_server_ids_of(&self, other: &Self) -> bool {
-        let both = self.services.iter().zip(&other.services);
+        let mut both = self.services.iter().zip(&other.services);
         let same = |(one, two): (&PlacedService, &PlacedService)| one.server_ids == two.server_ids;
-        self.services.len() == other.services.len() && both.map(same).all(|same| same)
+        self.services.len() == other.services.len() && both.all(same)
     }
 }
 
