@@ -56,9 +56,12 @@ impl StateDir {
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => continue,
                 Err(e) => return Err(SysError::from_io("create", path.display(), &e).into()),
             }
-            // Another process that sweeps leftovers may be faster than the lock.
-            let Ok(Some(lock)) = lock_directory(&path) else {
-                continue;
+            let lock = match lock_directory(&path) {
+                Ok(Some(lock)) => lock,
+                // Another process that sweeps leftovers was faster than the lock.
+                Ok(None) | Err(StateError::Locked { .. }) => continue,
+                Err(StateError::Sys(error)) if error.is_not_found() => continue,
+                Err(error) => return Err(error),
             };
             for section in Section::ALL {
                 make_directory(&path.join(section.name()))?;
