@@ -7,13 +7,14 @@ mod netns;
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use guideway::abi;
 use guideway::kernel::map::Map;
 use guideway::kernel::typed::Array;
 use guideway::plan::{plan, Device, PlanResult, World};
 use guideway::quiclb::{
-    Aborted, Loader, Options, Plan, PublishError, StateDir, StateRoot, Step, Writer,
+    Aborted, Loader, Options, Plan, PublishError, QuicLb, StateDir, StateRoot, Step, Writer,
 };
 use guideway::service::Spec;
 use netns::isolated;
@@ -324,11 +325,46 @@ fn a_second_writer_is_locked_out_and_a_reader_is_not() {
         let second = Loader::new(&dir(), spec(&BEFORE).limits()).load();
         let error = second.expect_err("locked");
         assert_eq!(error.kind(), guideway::error::ErrorKind::Locked);
-        let reader = guideway::quiclb::QuicLb::open(&dir()).expect("a reader");
+        let reader = QuicLb::open(&dir()).expect("a reader");
         assert_eq!(
             reader.live().expect("readable"),
             writer.live().expect("readable")
         );
+    });
+}
+
+#[test]
+fn a_reader_is_never_caught_between_a_generation_and_its_record() {
+    isolated("a_reader_is_never_caught", || {
+        let mut writer = open();
+        publish(&mut writer, &spec(&BEFORE));
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(|| {
+                let reader = QuicLb::open(&dir()).expect("a reader");
+                let mut reads = 0;
+                while !done.load(Ordering::Relaxed) {
+                    reader.live_record().expect("readable").expect("live");
+                    reader.live_memory_bytes().expect("readable").expect("live");
+                    reads += 1;
+                }
+                reads
+            });
+            for round in 0..60 {
+                let next = if round % 2 == 0 {
+                    spec(&AFTER)
+                } else {
+                    spec(&BEFORE)
+                };
+                let plan = plan_for(&writer, &next);
+                // Nothing is kept: the record of the generation before goes at once.
+                writer
+                    .publish_observed(&plan, 0, |_| Ok(()))
+                    .expect("published");
+            }
+            done.store(true, Ordering::Relaxed);
+            assert!(reader.join().expect("no error") > 60);
+        });
     });
 }
 

@@ -80,11 +80,10 @@ impl QuicLb {
     /// # Errors
     /// As [`live`](Self::live).
     pub fn live_memory_bytes(&self) -> Result<Option<u64>, InstanceError> {
-        let Some(live) = self.live()? else {
-            return Ok(None);
-        };
-        let path = self.dir.pin(Section::Generations, &cells_pin(live.number));
-        Ok(Some(Generation::open(&path, CELLS)?.map().memory_bytes()?))
+        self.of_live(|number| {
+            let path = self.dir.pin(Section::Generations, &cells_pin(number));
+            Ok(Generation::open(&path, CELLS)?.map().memory_bytes()?)
+        })
     }
 
     /// The live generation with what was stored with it, for the next plan.
@@ -92,9 +91,23 @@ impl QuicLb {
     /// # Errors
     /// As [`live`](Self::live), or the record is unreadable.
     pub fn live_record(&self) -> Result<Option<Live>, InstanceError> {
-        match self.live()? {
-            Some(live) => Ok(Some(self.record(live.number)?)),
-            None => Ok(None),
+        self.of_live(|number| self.record(number))
+    }
+
+    /// What `read` finds of the live generation. Its pins go with the next publication: if that
+    /// comes in between, the generation that is live then is read.
+    fn of_live<T>(
+        &self,
+        read: impl Fn(u64) -> Result<T, InstanceError>,
+    ) -> Result<Option<T>, InstanceError> {
+        loop {
+            let Some(live) = self.live()? else {
+                return Ok(None);
+            };
+            match read(live.number) {
+                Err(_) if self.live()? != Some(live) => {}
+                result => return result.map(Some),
+            }
         }
     }
 
