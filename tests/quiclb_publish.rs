@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use guideway::abi;
 use guideway::kernel::map::Map;
+use guideway::kernel::record;
 use guideway::kernel::typed::Array;
 use guideway::plan::{plan, Device, PlanResult, World};
 use guideway::quiclb::{
@@ -330,6 +331,32 @@ fn a_second_writer_is_locked_out_and_a_reader_is_not() {
             reader.live().expect("readable"),
             writer.live().expect("readable")
         );
+    });
+}
+
+#[test]
+fn what_a_publication_does_not_understand_it_leaves_alone() {
+    isolated("what_a_publication_does_not_understand", || {
+        let mut writer = open();
+        publish(&mut writer, &spec(&BEFORE));
+        let other = record::write("gw_test", b"of another tool").expect("a map");
+        for name in ["notes", "1-notes", "+1-cells"] {
+            other
+                .pin(&dir().path().join("gen").join(name))
+                .expect("pinned");
+        }
+        std::fs::create_dir(dir().path().join("gen/notes-of-1")).expect("made");
+        publish(&mut writer, &spec(&AFTER));
+        let pins = [
+            "+1-cells",
+            "1-notes",
+            "1-record",
+            "2-cells",
+            "2-record",
+            "notes",
+            "notes-of-1",
+        ];
+        assert_eq!(generation_pins(), pins);
     });
 }
 

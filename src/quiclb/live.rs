@@ -31,7 +31,8 @@ pub(super) fn record_pin(number: u64) -> String {
 /// The number and kind of a pin's name, if it is one of the above.
 fn parse_pin(name: &str) -> Option<(u64, &str)> {
     let (number, kind) = name.split_once('-')?;
-    Some((number.parse().ok()?, kind))
+    let number = number.parse().ok()?;
+    (name == cells_pin(number) || name == record_pin(number)).then_some((number, kind))
 }
 
 /// A generation as found in the state directory.
@@ -136,7 +137,7 @@ impl QuicLb {
     }
 
     /// Names of pins of generations that are neither live nor among the newest `keep` records
-    /// before it.
+    /// before it. What has another form of name is not ours to judge.
     pub(super) fn leftovers(&self, live: u64, keep: usize) -> Result<Vec<String>, InstanceError> {
         let mut kept: Vec<_> = self
             .pinned(RECORD_PIN)?
@@ -150,7 +151,7 @@ impl QuicLb {
         let names = self.dir.pins(Section::Generations)?;
         Ok(names
             .into_iter()
-            .filter(|name| !kept.contains(name))
+            .filter(|name| parse_pin(name).is_some() && !kept.contains(name))
             .collect())
     }
 }
