@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! The instance's program on its interface.
 
+use super::detach::take_off;
 use super::error::{DetachError, InstanceError};
 use super::instance::{QuicLb, Writer, PROGRAM};
 use crate::error::ErrorKind;
@@ -8,7 +9,7 @@ use crate::id::InterfaceName;
 use crate::kernel::attach::{interface_index, occupants, AttachError, Attachment, Mode, XdpLink};
 use crate::kernel::attach::{NetlinkAttachment, Occupant};
 use crate::kernel::program::Program;
-use crate::kernel::statedir::{Section, StateDir, StateError};
+use crate::kernel::statedir::{Section, StateDir, StateDirLock, StateError};
 use crate::kernel::PinError;
 
 /// Name under which the link is pinned.
@@ -93,6 +94,17 @@ pub(super) fn pinned_link(dir: &StateDir) -> Result<Option<XdpLink>, AttachError
     }
 }
 
+/// Detaches and unpins the link if there is one; whether it held an interface.
+pub(super) fn remove_link(lock: &StateDirLock) -> Result<Option<bool>, AttachError> {
+    let Some(link) = pinned_link(lock.dir())? else {
+        return Ok(None);
+    };
+    let held = link.state()?.ifindex.is_some();
+    link.detach()?;
+    lock.unpin(Section::Links, LINK)?;
+    Ok(Some(held))
+}
+
 /// The pinned program of an instance, if there is one.
 pub(super) fn pinned_program(dir: &StateDir) -> Result<Option<Program>, PinError> {
     match Program::open(&dir.pin(Section::Programs, PROGRAM)) {
@@ -161,7 +173,7 @@ impl Writer {
         }
         // A link that lost its interface, or that holds a program whose pin was lost, is ours by
         // its pin and in the way.
-        self.remove_link()?;
+        remove_link(&self.lock)?;
         let program_id = self.program.id();
         let holder = match Attachment::new(&self.program, ifindex, mode)? {
             Attachment::Link(link) => {
@@ -202,20 +214,7 @@ impl Writer {
     /// # Errors
     /// Somebody else's program is left alone and named.
     pub fn detach(&mut self) -> Result<bool, DetachError> {
-        if self.pinned_link()?.is_some() {
-            return Ok(self.remove_link()?);
-        }
-        // Without a link, the interface is the one of the live generation.
-        let Some(live) = self.live_record()? else {
-            return Ok(false);
-        };
-        let Ok(ifindex) = interface_index(live.spec().interface().as_str()) else {
-            return Ok(false);
-        };
-        match NetlinkAttachment::find(&self.program, ifindex)? {
-            Some(attachment) => Ok(attachment.detach(&self.program)?),
-            None => Ok(false),
-        }
+        Ok(take_off(&self.lock)?.detached)
     }
 
     /// Removes the whole state of a detached instance; gives the names of what it removed.
@@ -226,16 +225,5 @@ impl Writer {
         let Self { balancer, lock } = self;
         drop(balancer);
         lock.remove().map_err(|error: StateError| error.into())
-    }
-
-    /// Detaches and unpins the link if there is one; whether it held an interface.
-    fn remove_link(&self) -> Result<bool, AttachError> {
-        let Some(link) = self.pinned_link()? else {
-            return Ok(false);
-        };
-        let held = link.state()?.ifindex.is_some();
-        link.detach()?;
-        self.lock.unpin(Section::Links, LINK)?;
-        Ok(held)
     }
 }

@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use super::attachment::{index_of, pinned_link, pinned_program, refuse_occupied, LINK};
+use super::attachment::{index_of, pinned_program, refuse_occupied, remove_link, LINK};
 use super::error::{DetachError, InstanceError};
 use super::instance::QuicLb;
 use crate::error::ErrorKind;
@@ -66,8 +66,11 @@ pub fn detach(dir: &StateDir, purge: bool) -> Result<Detached, DetachError> {
         removed: Vec::new(),
         left: Vec::new(),
     };
-    match take_off(&lock, &mut report) {
-        Ok(()) => {}
+    match take_off(&lock) {
+        Ok(taken) => {
+            report.detached = taken.detached;
+            report.removed.extend(taken.unpinned);
+        }
         // The kernel accepted it, and the program is there all the same.
         Err(error) if error.kind() == ErrorKind::Partial => report.left.push(LeftBehind {
             name: format!("{}/{LINK}", Section::Links),
@@ -87,39 +90,53 @@ pub fn detach(dir: &StateDir, purge: bool) -> Result<Detached, DetachError> {
     Ok(report)
 }
 
+/// What became of an attachment.
+#[derive(Debug, Default)]
+pub(super) struct TakenOff {
+    /// Whether the program was on the interface before.
+    pub(super) detached: bool,
+    /// Name of the link's pin if there was one.
+    unpinned: Option<String>,
+}
+
 /// Takes the program off, whether the instance is whole or not: its pins are the proof that it is
 /// ours.
-fn take_off(lock: &StateDirLock, report: &mut Detached) -> Result<(), AttachError> {
+pub(super) fn take_off(lock: &StateDirLock) -> Result<TakenOff, AttachError> {
     let dir = lock.dir();
     let interface = interface(dir);
     if let Some(interface) = &interface {
         refuse_occupied(dir, interface)?;
     }
-    if let Some(link) = pinned_link(dir)? {
-        report.detached = link.state()?.ifindex.is_some();
-        link.detach()?;
-        lock.unpin(Section::Links, LINK)?;
-        report.removed.push(format!("{}/{LINK}", Section::Links));
-        return Ok(());
+    if let Some(detached) = remove_link(lock)? {
+        return Ok(TakenOff {
+            detached,
+            unpinned: Some(format!("{}/{LINK}", Section::Links)),
+        });
     }
+    let nothing = TakenOff::default();
     let Some(program) = pinned_program(dir)? else {
-        return Ok(());
+        return Ok(nothing);
     };
     let ifindex = match &interface {
         Some(interface) => index_of(interface)?,
         None => None,
     };
     let Some(ifindex) = ifindex else {
-        return Ok(());
+        return Ok(nothing);
     };
-    if let Some(link) = XdpLink::find(&program, ifindex) {
+    let detached = if let Some(link) = XdpLink::find(&program, ifindex) {
         // Its pin was lost.
         link.detach()?;
-        report.detached = true;
+        true
     } else if let Some(attachment) = NetlinkAttachment::find(&program, ifindex)? {
-        report.detached = attachment.detach(&program)?;
-    }
-    Ok(())
+        attachment.detach(&program)?
+    } else {
+        false
+    };
+    Ok(TakenOff {
+        detached,
+        unpinned: None,
+    })
 }
 
 /// The interface of the live generation; none if there is no such generation, or not readable.
