@@ -338,7 +338,13 @@ impl XdpLink {
     /// Exchanges the program in one step, without a packet lost in between, if `expected` is the
     /// one that runs now; another one is EPERM.
     pub fn update(&self, program: &Program, expected: &Program) -> Result<(), SysError> {
-        link::update(self.as_fd(), program.as_fd(), expected.as_fd())
+        link::update(self.as_fd(), program.as_fd(), Some(expected.as_fd()))
+    }
+
+    /// Exchanges the program as [`update`](Self::update) does, whichever runs now: for who holds
+    /// the link and has lost the program.
+    pub fn replace(&self, program: &Program) -> Result<(), SysError> {
+        link::update(self.as_fd(), program.as_fd(), None)
     }
 
     /// Takes the program off the interface and makes sure that it is gone. A pin of the link, if

@@ -171,8 +171,10 @@ impl Writer {
                 return self.keep(attached);
             }
         }
-        // A link that lost its interface, or that holds a program whose pin was lost, is ours by
-        // its pin and in the way.
+        if let Some(attached) = self.exchange(ifindex, mode)? {
+            return Ok(attached);
+        }
+        // A link that lost its interface is ours by its pin, and in the way.
         remove_link(&self.lock)?;
         let program_id = self.program.id();
         let holder = match Attachment::new(&self.program, ifindex, mode)? {
@@ -189,6 +191,26 @@ impl Writer {
             holder,
             program_id,
         })
+    }
+
+    /// Gives the pinned link this program, if it holds another of this instance where this one is
+    /// to be: one whose pin was lost. No packet is missed.
+    fn exchange(&self, ifindex: u32, mode: Mode) -> Result<Option<Attached>, AttachError> {
+        let Some(link) = self.pinned_link()? else {
+            return Ok(None);
+        };
+        let state = link.state()?;
+        let mut there = occupants(ifindex)?.into_iter();
+        let holds = there.any(|other| other.mode == mode && other.program_id == state.program_id);
+        if state.ifindex != Some(ifindex) || !holds {
+            return Ok(None);
+        }
+        link.replace(&self.program)?;
+        Ok(Some(Attached {
+            ifindex,
+            holder: Holder::Link { link_id: state.id },
+            program_id: self.program.id(),
+        }))
     }
 
     /// Pins the link that holds the program where its pin was lost.

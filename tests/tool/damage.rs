@@ -242,7 +242,11 @@ fn pins_that_were_lost() {
                 status["attachment"]["owner"], "ours",
                 "traffic goes on: {lost}"
             );
-            quiclb(&["apply", &spec]).exits(0);
+            let applied = quiclb_json(&["apply", &spec]).exits(0).document();
+            assert_eq!(
+                applied["attachment"]["link_id"], status["attachment"]["link_id"],
+                "the same link: no packet was missed"
+            );
             is_well();
             assert_eq!(targets().len(), 2, "{lost}");
         }

@@ -40,16 +40,16 @@ pub(in crate::kernel) fn create_xdp(
     }
 }
 
-/// Exchanges the program of a link in one step if `expected` is its program now.
+/// Exchanges the program of a link in one step, if `expected` is its program now or not given.
 pub(in crate::kernel) fn update(
     link: BorrowedFd<'_>,
     program: BorrowedFd<'_>,
-    expected: BorrowedFd<'_>,
+    expected: Option<BorrowedFd<'_>>,
 ) -> Result<(), SysError> {
     let options = bpf_link_update_opts {
         sz: size::<bpf_link_update_opts>(),
-        flags: libbpf_sys::BPF_F_REPLACE,
-        old_prog_fd: expected.as_raw_fd() as u32,
+        flags: expected.map_or(0, |_| libbpf_sys::BPF_F_REPLACE),
+        old_prog_fd: expected.map_or(0, |expected| expected.as_raw_fd() as u32),
         ..Default::default()
     };
     // SAFETY: the options outlive the call.
