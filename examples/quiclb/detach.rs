@@ -14,10 +14,12 @@ pub(crate) fn run(
 ) -> Result<Done, Failure> {
     let detached = detach(&root.quiclb(arguments.instance), arguments.purge)
         .map_err(|error| Failure::from(error).about(arguments.instance))?;
-    output.result(&detached, text).map_err(|failure| {
-        let instance = arguments.instance;
-        failure.although(format!("{instance} is off its interface"))
-    })?;
+    output
+        .result(&detached, text)
+        .map_err(|failure| match detached.left.as_slice() {
+            [] => failure.although(format!("{} is off its interface", arguments.instance)),
+            _ => failure,
+        })?;
     if detached.left.is_empty() {
         Ok(Done::Well)
     } else {

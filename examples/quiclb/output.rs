@@ -112,7 +112,8 @@ impl Target {
             return refused(ErrorKind::Invalid, "it is the file that was read");
         }
         // Opened a second time it would be written from its beginning.
-        if path.starts_with("/dev") && same(fs::metadata("/dev/stdout")) {
+        let special = path.starts_with("/dev") || path.starts_with("/proc");
+        if special && same(fs::metadata("/dev/stdout")) {
             return Ok(Self::Stdout);
         }
         if kind.is_char_device() || kind.is_fifo() {

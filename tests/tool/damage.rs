@@ -264,7 +264,12 @@ fn a_state_that_nothing_tells_the_version_of() {
         for arguments in [&["apply", &spec][..], &["detach", INSTANCE, "--purge"]] {
             let ran = quiclb_json(arguments);
             assert!(ran.code == 1 || ran.code == 4, "{}", ran.code);
-            ran.error();
+            let error = ran.error();
+            let message = error["message"].as_str().expect("text");
+            assert!(
+                message.ends_with("remove the directory by hand"),
+                "{message}"
+            );
             assert_eq!(state(), before);
         }
     });

@@ -169,3 +169,28 @@ fn a_limit_that_does_not_suffice_is_one_fault() {
         "{message}"
     );
 }
+
+#[test]
+fn too_many_server_ids_are_one_fault_of_their_service() {
+    let files = Files::new("server-ids");
+    let mut spec = example();
+    let configs = |count: u8| -> Value {
+        let configs =
+            (0..count).map(|id| json!({"config_id": id, "server_id_len": 3, "nonce_len": 4}));
+        configs.collect()
+    };
+    let service = &mut spec["services"][0];
+    service["short_dcid_len"] = json!(0);
+    service["quic"] = json!({"routing": "server-id", "configs": configs(3)});
+    let backends = (1..=200).map(|id| {
+        json!({"id": id, "interface": "vm-edge-a", "weight": 1, "state": "ready",
+               "mac": format!("02:00:00:00:01:{id:02x}"), "server_id": format!("{id:06x}")})
+    });
+    service["backends"] = backends.collect();
+    let path = files.write("spec.json", spec.to_string());
+    let error = quiclb_json(&["plan", "--offline", &path]).fails(1, "invalid");
+    // 200 server IDs in each of 3 configs, against 512.
+    let fault = json!({"pointer": "/services/0", "code": "capacity",
+                       "message": "server IDs: 600 needed, the limit is 512"});
+    assert_eq!(error["faults"], json!([fault]));
+}

@@ -162,6 +162,17 @@ fn what_cannot_be_seen_does_not_block() {
         let check = coded(&plan["preflight"], "tx-checksum").expect("a check");
         assert_eq!(check["result"], "unknown");
         quiclb(&["apply", &spec]).exits(0);
+        // As with guests, whose addresses cannot be compared with those that are published.
+        for peer in ["peer-a", "peer-b"] {
+            ip(&["link", "set", peer, "netns", &elsewhere.id().to_string()]);
+        }
+        let diagnosis = quiclb_json(&["doctor", INSTANCE]).exits(0).document();
+        assert_eq!(diagnosis["result"], "unknown", "{diagnosis:#}");
+        let checks = diagnosis["checks"].as_array().expect("a list").iter();
+        let unknown = checks.filter(|check| check["result"] == "unknown").count();
+        let text = quiclb(&["doctor", INSTANCE]).exits(0).stdout;
+        let headline = format!("{INSTANCE}: ok, {unknown} unknown");
+        assert_eq!(text.lines().next(), Some(headline.as_str()));
         elsewhere.kill().expect("ended");
         elsewhere.wait().expect("gone");
     });
