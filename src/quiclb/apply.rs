@@ -248,7 +248,7 @@ pub fn plan_here(root: &StateRoot, spec: &Spec, options: Options) -> Result<Plan
 /// Makes `wanted` live and attaches the program.
 ///
 /// Everything that can be found wrong is found before anything is created. An instance whose first
-/// generation this is and that cannot be attached is removed again.
+/// generation this is and that cannot be published or attached is removed again.
 ///
 /// # Errors
 /// [`ApplyError`]; its variants say what has changed.
@@ -284,16 +284,29 @@ pub fn apply(
             (writer, plan)
         }
     };
-    let published = writer.publish_observed(&plan, options.keep, |_| Ok(()))?;
-    if let Err(error) = writer.attach(spec.interface(), attach_mode(spec.mode())) {
-        // Nothing was live before, so nothing stays: a specification with another mode, which no
-        // live instance takes, must be possible next.
-        if published.previous.is_none() {
-            writer.purge()?;
+    match publish_and_attach(&mut writer, &plan, options.keep) {
+        Ok(published) => report(&dir, &plan, &published),
+        Err(error) => {
+            // Nothing was live before, so nothing stays: a specification with another mode or other
+            // limits, which no live instance takes, must be possible next.
+            if plan.document().base.is_none() {
+                // What it cannot remove is there to be detached; why it has to is what matters.
+                let _ = writer.purge();
+            }
+            Err(error)
         }
-        return Err(error.into());
     }
-    report(&dir, &plan, &published)
+}
+
+fn publish_and_attach(
+    writer: &mut Writer,
+    plan: &Plan,
+    keep: usize,
+) -> Result<Publication, ApplyError> {
+    let published = writer.publish_observed(plan, keep, |_| Ok(()))?;
+    let spec = plan.spec();
+    writer.attach(spec.interface(), attach_mode(spec.mode()))?;
+    Ok(published)
 }
 
 /// The plan as it is under the writer's lock: made again if another writer published meanwhile.
