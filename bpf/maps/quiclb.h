@@ -86,7 +86,10 @@ struct {
 	__uint(max_entries, GW_MAX_SERVICE_STATS);
 } gw_ql_removed SEC(".maps");
 
-/* The packet under way on this CPU; private to the program. */
+/*
+ * The packet under way on this CPU; private to the program. One at a time: XDP runs with bottom
+ * halves disabled, and neither sending nor redirecting runs a program before this one has ended.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__type(key, __u32);
