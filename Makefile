@@ -32,9 +32,11 @@ demo: setup
 
 test: setup lint doc
 	@mkdir -p target
-	$(CARGO) test --no-fail-fast 2>&1 | tee $(TEST_LOG)
-	@$(MAKE) --no-print-directory compilers
-	@.ci/summary.sh $(TEST_LOG)
+	@status=0; \
+	$(CARGO) test --no-fail-fast 2>&1 | tee $(TEST_LOG) || status=$$?; \
+	[ $$status != 0 ] || $(MAKE) --no-print-directory compilers || status=$$?; \
+	.ci/summary.sh $(TEST_LOG) || status=$$?; \
+	exit $$status
 
 # The program built by every other clang that is installed: it loads, and decides what the model says.
 compilers: setup
