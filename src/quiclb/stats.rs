@@ -11,7 +11,8 @@ use crate::abi;
 use crate::plan::Live;
 use crate::reason::{Reason, Rule};
 
-/// What an instance has counted since it was made. All numbers only rise.
+/// What an instance has counted since it was made. A number only rises, as long as what it is about
+/// stays: a service or backend that comes again begins at zero.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Stats {
