@@ -250,9 +250,9 @@ impl Interface {
     /// while it runs NAPI, that is with an XDP program on it or with GRO on. `None` where it
     /// cannot be told, and for other interfaces.
     ///
-    /// An end on which GRO was switched on before it was set up counts as not receiving: this
-    /// end's driver has not noticed, and the kernel drops what is redirected to it. Setting this
-    /// end down and up again makes it look.
+    /// On some kernels (6.18, but not 6.1 and 6.12) an end on which GRO was switched on before it
+    /// was set up counts as not receiving: this end's driver has not noticed, and the kernel drops
+    /// what is redirected to it. Setting this end down and up again makes it look.
     pub fn peer_receives(&self) -> Result<Option<bool>, SysError> {
         let peer = match self.peer {
             Peer::Here(index) => by_index(index)?,
