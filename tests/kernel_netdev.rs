@@ -10,7 +10,7 @@ use std::process::Command;
 use guideway::kernel::attach::{Attachment, Mode};
 use guideway::kernel::netdev::{self, Interface, Peer};
 use guideway::kernel::program::Program;
-use netns::{foreign_program, ifindex, ip, isolated, pin, veth, Kind};
+use netns::{drivers_declare_xdp, foreign_program, ifindex, ip, isolated, pin, veth, Kind};
 
 fn interface(name: &str) -> Interface {
     netdev::by_name(name)
@@ -190,10 +190,11 @@ fn whether_the_other_end_of_a_veth_takes_redirected_frames() {
         let attached = Attachment::new(&program, far, Mode::Native).expect("attach");
         assert_eq!(near.peer_receives().expect("look"), Some(true));
         assert!(interface("far").xdp_native && !interface("near").xdp_native);
-        let all = netdev::all_xdp_features()
-            .expect("netlink")
-            .expect("Linux 6.3 or later");
-        assert!(all[&near.index].transmits() && !all[&far].transmits());
+        let all = netdev::all_xdp_features().expect("netlink");
+        assert_eq!(all.is_some(), drivers_declare_xdp());
+        if let Some(all) = all {
+            assert!(all[&near.index].transmits() && !all[&far].transmits());
+        }
         let Attachment::Link(link) = attached else {
             panic!("this kernel has links")
         };
@@ -201,20 +202,17 @@ fn whether_the_other_end_of_a_veth_takes_redirected_frames() {
         assert_eq!(near.peer_receives().expect("look"), Some(false));
         assert_eq!(interface("lo").peer_receives().expect("look"), None);
 
-        let features = near
-            .xdp_features()
-            .expect("netlink")
-            .expect("Linux 6.3 or later");
+        let of = |interface: &Interface| interface.xdp_features().expect("netlink");
+        let (Some(features), Some(none)) = (of(&near), of(&interface("lo"))) else {
+            assert!(!drivers_declare_xdp());
+            return;
+        };
         assert!(features.native() && !features.transmits() && !features.offloads());
         assert!(
             features.names().contains(&"basic"),
             "{:?}",
             features.names()
         );
-        let none = interface("lo")
-            .xdp_features()
-            .expect("netlink")
-            .expect("Linux 6.3 or later");
         assert!(!none.native());
         assert_eq!(none.names(), [""; 0]);
     });
@@ -310,7 +308,10 @@ fn redirected_frames_arrive_exactly_where_the_other_end_receives() {
         gro("off");
         set("far", "up");
         step("GRO off before it was set up");
-        assert_eq!(results, [false, true, false, false, true, false]);
+        // Linux 6.1 and 6.12 look when the far end is set up, 6.18 does not; each was told truly.
+        let early = results.remove(3);
+        println!("GRO switched on early counts: {early}");
+        assert_eq!(results, [false, true, false, true, false]);
     });
 }
 
@@ -340,11 +341,12 @@ fn the_other_end_in_another_namespace_is_known_by_what_the_driver_says() {
         let near = interface("near");
         assert_eq!(near.peer, Peer::Elsewhere(far));
         assert_eq!(netdev::by_name("far").expect("netlink"), None);
-        assert_eq!(near.peer_receives().expect("look"), Some(false));
+        let told = |receives| drivers_declare_xdp().then_some(receives);
+        assert_eq!(near.peer_receives().expect("look"), told(false));
         std::io::Write::write_all(&mut input, b"\n").expect("go on");
         line.clear();
         std::io::BufRead::read_line(&mut output, &mut line).expect("done");
-        assert_eq!(near.peer_receives().expect("look"), Some(true));
+        assert_eq!(near.peer_receives().expect("look"), told(true));
         drop(input);
         other.wait().expect("the other process");
     });

@@ -14,7 +14,7 @@ pub(crate) mod quic;
 #[path = "../../examples/demo/spec.rs"]
 pub(crate) mod spec;
 
-mod netns;
+pub(crate) mod netns;
 pub(crate) mod plain;
 pub(crate) mod relay;
 

@@ -101,6 +101,12 @@ pub(crate) fn ip(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
+/// Whether the drivers of this kernel declare what they do with XDP frames. Where they do not, it
+/// stays unknown.
+pub(crate) fn drivers_declare_xdp() -> bool {
+    guideway::kernel::probe::release().at_least(6, 3)
+}
+
 /// Creates a veth pair, both ends up, and returns their indices.
 pub(crate) fn veth(one: &str, other: &str) -> (u32, u32) {
     ip(&["link", "add", one, "type", "veth", "peer", "name", other]);

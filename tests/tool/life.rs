@@ -11,7 +11,7 @@ use crate::harness::{
     assert_valid, coded, draining, machine, quiclb, quiclb_json, send_initials, state, Files,
     EXAMPLE, INSTANCE,
 };
-use crate::netns::{ifindex, isolated, xdp_seen_by_ip, BPFFS};
+use crate::netns::{drivers_declare_xdp, ifindex, isolated, xdp_seen_by_ip, BPFFS};
 
 #[test]
 fn an_instance_lives_from_apply_to_purge() {
@@ -184,9 +184,13 @@ fn the_text_forms_say_the_same() {
             &["doctor", &spec],
             &["ok", "target-napi", "foreign-program"],
         );
+        let modes = match drivers_declare_xdp() {
+            true => "native generic",
+            false => "not told by this kernel",
+        };
         says(
             &["probe", "edge0"],
-            &["veth", &index, "native generic", "offload"],
+            &["veth", &index, modes, "generic", "offload"],
         );
         says(
             &["apply", &spec],
