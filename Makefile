@@ -13,14 +13,15 @@ CARGO ?= cargo
 BENCH_ROWS := $(CURDIR)/target/bench-rows.jsonl
 TEST_LOG := target/test.log
 
-.PHONY: help demo test compilers bench lint fmt clippy doc setup
+.PHONY: help demo test kernels compilers bench lint fmt clippy doc setup
 
 help:
-	@echo 'make demo   real QUIC connections through the load balancer, in network namespaces (root)'
-	@echo 'make test   format, lints, documentation and every test (kernel tests need root)'
-	@echo 'make bench  the benchmarks; writes target/bench.json (root)'
-	@echo 'make lint   format and clippy only'
-	@echo 'make doc    the documentation, warnings are errors'
+	@echo 'make demo     real QUIC connections through the load balancer, in network namespaces (root)'
+	@echo 'make test     format, lints, documentation and every test (kernel tests need root)'
+	@echo 'make bench    the benchmarks; writes target/bench.json (root)'
+	@echo 'make kernels  the kernel tests on Linux 6.1 and 6.12, emulated (root; Debian 12; half an hour)'
+	@echo 'make lint     format and clippy only'
+	@echo 'make doc      the documentation, warnings are errors'
 
 setup:
 	@.ci/setup.sh
@@ -37,6 +38,10 @@ test: setup lint doc
 	[ $$status != 0 ] || $(MAKE) --no-print-directory compilers || status=$$?; \
 	.ci/summary.sh $(TEST_LOG) || status=$$?; \
 	exit $$status
+
+# Debian's kernels under qemu: too heavy for every day, so not a part of `make test`.
+kernels: setup
+	@tests/vm/run.sh $(KERNELS)
 
 # The program built by every other clang that is installed: it loads, and decides what the model says.
 compilers: setup

@@ -12,6 +12,7 @@ const BUDGET: u32 = 20_000;
 fn the_program_stays_within_its_budget() {
     isolated("datapath::budget", || {
         let used = Machine::new().verified_instructions();
+        println!("verifier: {used} instructions");
         assert!(used > 1_000, "{used} instructions: is this the program?");
         assert!(used < BUDGET, "{used} instructions, of {BUDGET}");
     });
@@ -21,6 +22,7 @@ fn the_program_stays_within_its_budget() {
 fn the_tracing_program_stays_within_it_too() {
     isolated("datapath::budget_tracing", || {
         let used = Machine::tracing().verified_instructions();
+        println!("verifier: {used} instructions with tracing");
         assert!(used < BUDGET, "{used} instructions, of {BUDGET}");
     });
 }
