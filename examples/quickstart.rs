@@ -4,7 +4,7 @@
 
 use std::error::Error;
 
-use guideway::quiclb::{Loader, Mode, Options, Spec, StateRoot, Writer};
+use guideway::quiclb::{Loader, Options, Spec, StateRoot, Writer};
 use guideway::service::{BackendDraft, ServiceDraft, SpecDraft};
 
 const INSTANCE: &str = "6f1c7f34-5f0a-4d1e-9d55-6a3a1f0f7a11";
@@ -34,7 +34,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut balancer = Loader::new(&root.quiclb(spec.instance_id()), spec.limits()).load()?;
     let plan = balancer.plan(&spec, Options::default())?;
     println!("generation {}", balancer.publish(&plan)?.generation);
-    let attached = balancer.attach(spec.interface(), Mode::Native)?;
+    let attached = balancer.attach(spec.interface(), spec.mode().into())?;
     println!("{attached:?}\n{:#?}", balancer.stats()?);
     Ok(())
 }

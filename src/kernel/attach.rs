@@ -112,6 +112,17 @@ pub enum AttachError {
         /// The program; `None` if it was gone again when asked for.
         occupant: Option<Occupant>,
     },
+    /// The program is attached already, elsewhere or otherwise than asked for. Nothing was changed.
+    #[error("{attached}; detach it before it is attached to {interface} in {mode} mode")]
+    #[non_exhaustive]
+    Attached {
+        /// What is attached where, as a sentence.
+        attached: String,
+        /// The interface that was asked for.
+        interface: String,
+        /// The mode that was asked for.
+        mode: Mode,
+    },
     /// The driver has no XDP in this mode.
     #[error("interface {interface} has no XDP in {mode} mode{}{detail}", if detail.is_empty() { "" } else { ": " })]
     #[non_exhaustive]
@@ -167,6 +178,7 @@ impl AttachError {
         match self {
             Self::NoInterface { .. } => ErrorKind::NotFound,
             Self::Occupied { .. } => ErrorKind::Occupied,
+            Self::Attached { .. } => ErrorKind::Conflict,
             Self::Unsupported { .. } => ErrorKind::Unsupported,
             Self::Permission { .. } => ErrorKind::Permission,
             Self::Pin(error) => error.kind(),
@@ -222,7 +234,9 @@ fn interface_name(ifindex: u32) -> Option<String> {
     Some(name.to_string_lossy().into_owned()).filter(|name| !name.is_empty())
 }
 
-fn display_name(ifindex: u32) -> String {
+/// Name of the interface with this index in the calling thread's network namespace, or its index
+/// in words.
+pub(crate) fn display_name(ifindex: u32) -> String {
     interface_name(ifindex).unwrap_or_else(|| format!("with index {ifindex}"))
 }
 
@@ -401,7 +415,7 @@ impl NetlinkAttachment {
 
     /// The attachment of `program` to an interface if it is there.
     pub fn find(program: &Program, ifindex: u32) -> Result<Option<Self>, AttachError> {
-        Ok(mode_of(program, ifindex)?.map(|_| Self { ifindex }))
+        Ok(mode_of(program.id(), ifindex)?.map(|_| Self { ifindex }))
     }
 
     /// Index of the interface.
@@ -411,7 +425,7 @@ impl NetlinkAttachment {
 
     /// Exchanges `expected` for `program` in one step.
     pub fn update(&self, program: &Program, expected: &Program) -> Result<(), AttachError> {
-        let Some(mode) = mode_of(expected, self.ifindex)? else {
+        let Some(mode) = mode_of(expected.id(), self.ifindex)? else {
             return Err(self.not_ours());
         };
         match xdp::replace(self.ifindex, program.as_fd(), expected.as_fd(), mode.flag()) {
@@ -423,7 +437,7 @@ impl NetlinkAttachment {
     /// Takes `program` off the interface if it is there, and makes sure that it is gone; somebody
     /// else's program is left alone and named in the error. Whether it was there.
     pub fn detach(&self, program: &Program) -> Result<bool, AttachError> {
-        let Some(mode) = mode_of(program, self.ifindex)? else {
+        let Some(mode) = mode_of(program.id(), self.ifindex)? else {
             return match occupants(self.ifindex)?.is_empty() {
                 true => Ok(false),
                 false => Err(self.not_ours()),
@@ -462,12 +476,11 @@ impl NetlinkAttachment {
     }
 }
 
-/// The mode in which `program` is attached to an interface.
-fn mode_of(program: &Program, ifindex: u32) -> Result<Option<Mode>, AttachError> {
+/// The mode in which an interface runs a program; none if it does not run it.
+pub fn mode_of(program_id: u32, ifindex: u32) -> Result<Option<Mode>, AttachError> {
     let hook = hook(ifindex)?;
-    Ok(Mode::ALL
-        .into_iter()
-        .find(|mode| mode.program_id(&hook) == program.id()))
+    let mut modes = Mode::ALL.into_iter();
+    Ok(modes.find(|mode| program_id != 0 && mode.program_id(&hook) == program_id))
 }
 
 #[cfg(test)]

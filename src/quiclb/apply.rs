@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
-use super::attachment::refuse_occupied;
+use super::attachment::{refuse_misplaced, refuse_occupied};
 use super::error::{InstanceError, PlanError, PublishError};
 use super::finding::Finding;
 use super::instance::{QuicLb, Writer};
@@ -20,13 +20,13 @@ use super::publish::Publication;
 use super::status::{has_errors, Attachment, Status};
 use crate::error::ErrorKind;
 use crate::id::InstanceId;
-use crate::kernel::attach::{self, AttachError};
+use crate::kernel::attach::AttachError;
 use crate::kernel::statedir::{StateDir, StateRoot};
 use crate::plan::{
     plan, Base, Check, CheckCode, CheckResult, Live, Options, Plan, PlanFile, PlanResult,
     ServiceDisruption,
 };
-use crate::service::{Mode, Spec, Warning};
+use crate::service::{Spec, Warning};
 
 /// What is to be applied.
 #[derive(Debug, Clone)]
@@ -266,14 +266,16 @@ pub fn apply(
     let (plan, repaired) = match plan_here(root, spec, wanted.options()) {
         Err(PlanError::Instance(error)) if error.is_repairable() => {
             refuse_occupied(&dir, spec.interface())?;
+            refuse_misplaced(&dir, spec.interface(), spec.mode().into())?;
             let writer = load()?;
             (writer.plan(spec, wanted.options())?, Some(writer))
         }
         plan => (plan?, None),
     };
     wanted.agrees(&plan)?;
-    preflight(&plan, &options.force)?;
     refuse_occupied(&dir, spec.interface())?;
+    refuse_misplaced(&dir, spec.interface(), spec.mode().into())?;
+    preflight(&plan, &options.force)?;
 
     let (mut writer, plan) = match repaired {
         Some(writer) => (writer, plan),
@@ -305,7 +307,7 @@ fn publish_and_attach(
 ) -> Result<Publication, ApplyError> {
     let published = writer.publish_observed(plan, keep, |_| Ok(()))?;
     let spec = plan.spec();
-    writer.attach(spec.interface(), attach_mode(spec.mode()))?;
+    writer.attach(spec.interface(), spec.mode().into())?;
     Ok(published)
 }
 
@@ -337,14 +339,6 @@ fn preflight(plan: &Plan, force: &BTreeSet<CheckCode>) -> Result<(), ApplyError>
         Ok(())
     } else {
         Err(ApplyError::Preflight { checks: errors })
-    }
-}
-
-fn attach_mode(mode: Mode) -> attach::Mode {
-    match mode {
-        Mode::Native => attach::Mode::Native,
-        Mode::Generic => attach::Mode::Generic,
-        Mode::Offload => attach::Mode::Hardware,
     }
 }
 

@@ -6,11 +6,14 @@ use super::error::{DetachError, InstanceError};
 use super::instance::{QuicLb, Writer, PROGRAM};
 use crate::error::ErrorKind;
 use crate::id::InterfaceName;
-use crate::kernel::attach::{interface_index, occupants, AttachError, Attachment, Mode, XdpLink};
-use crate::kernel::attach::{NetlinkAttachment, Occupant};
+use crate::kernel::attach::{
+    display_name, interface_index, mode_of, occupants, AttachError, Attachment, LinkState, Mode,
+    NetlinkAttachment, Occupant, XdpLink,
+};
 use crate::kernel::program::Program;
 use crate::kernel::statedir::{Section, StateDir, StateDirLock, StateError};
 use crate::kernel::PinError;
+use crate::service;
 
 /// Name under which the link is pinned.
 pub(super) const LINK: &str = "xdp";
@@ -34,6 +37,8 @@ pub enum Holder {
 pub struct Attached {
     /// Index of the interface.
     pub ifindex: u32,
+    /// Where in the receive path it runs.
+    pub mode: Mode,
     /// What holds it there.
     pub holder: Holder,
     /// The kernel's number of the program that runs.
@@ -41,28 +46,32 @@ pub struct Attached {
 }
 
 impl QuicLb {
-    /// The program on the instance's interface, none if it is not attached or the interface is
-    /// gone.
+    /// The instance's program on this interface of the calling thread's network namespace; none if
+    /// the interface does not run it, whatever another one runs.
     ///
     /// # Errors
     /// The pinned link cannot be read.
     pub fn attached(&self, interface: &InterfaceName) -> Result<Option<Attached>, AttachError> {
-        if let Some(link) = self.pinned_link()? {
-            let state = link.state()?;
-            return Ok(state.ifindex.map(|ifindex| Attached {
-                ifindex,
-                holder: Holder::Link { link_id: state.id },
-                program_id: state.program_id,
-            }));
-        }
         let Some(ifindex) = index_of(interface)? else {
             return Ok(None);
         };
-        let found = NetlinkAttachment::find(&self.program, ifindex)?;
-        Ok(found.map(|_| Attached {
+        if let Some(link) = self.pinned_link()? {
+            let state = link.state()?;
+            if let Some(mode) = mode_here(&state)?.filter(|_| state.ifindex == Some(ifindex)) {
+                return Ok(Some(Attached {
+                    ifindex,
+                    mode,
+                    holder: Holder::Link { link_id: state.id },
+                    program_id: state.program_id,
+                }));
+            }
+        }
+        let program_id = self.program.id();
+        Ok(mode_of(program_id, ifindex)?.map(|mode| Attached {
             ifindex,
+            mode,
             holder: Holder::Netlink,
-            program_id: self.program.id(),
+            program_id,
         }))
     }
 
@@ -72,9 +81,7 @@ impl QuicLb {
     /// The interface does not exist or cannot be asked.
     pub fn others_on(&self, interface: &InterfaceName) -> Result<Vec<Occupant>, AttachError> {
         let ifindex = interface_index(interface.as_str())?;
-        let ours = self
-            .attached(interface)?
-            .filter(|attached| attached.ifindex == ifindex);
+        let ours = self.attached(interface)?;
         let mut occupants = occupants(ifindex)?;
         occupants.retain(|other| ours.is_none_or(|ours| ours.program_id != other.program_id));
         Ok(occupants)
@@ -114,6 +121,18 @@ pub(super) fn pinned_program(dir: &StateDir) -> Result<Option<Program>, PinError
     }
 }
 
+/// The mode in which the interface of a link runs its program; none if that interface is gone, or
+/// in another network namespace, where indices mean other interfaces.
+pub(super) fn mode_here(link: &LinkState) -> Result<Option<Mode>, AttachError> {
+    let Some(ifindex) = link.ifindex else {
+        return Ok(None);
+    };
+    match mode_of(link.program_id, ifindex) {
+        Err(AttachError::NoInterface { .. }) => Ok(None),
+        result => result,
+    }
+}
+
 /// The index of an interface; none if it does not exist here.
 pub(super) fn index_of(interface: &InterfaceName) -> Result<Option<u32>, AttachError> {
     match interface_index(interface.as_str()) {
@@ -149,15 +168,78 @@ pub(super) fn refuse_occupied(
     }
 }
 
+/// Refuses if the instance's program is attached to another interface, or in another mode. Goes by
+/// pins alone, so that it works before an instance is whole.
+pub(super) fn refuse_misplaced(
+    dir: &StateDir,
+    interface: &InterfaceName,
+    mode: Mode,
+) -> Result<(), AttachError> {
+    let wanted = index_of(interface)?;
+    let refused = |attached| {
+        Err(AttachError::Attached {
+            attached,
+            interface: interface.to_string(),
+            mode,
+        })
+    };
+    if let Some(link) = pinned_link(dir)? {
+        let state = link.state()?;
+        let Some(ifindex) = state.ifindex else {
+            return Ok(());
+        };
+        return match mode_here(&state)? {
+            Some(found) if Some(ifindex) == wanted && found == mode => Ok(()),
+            Some(found) => refused(sentence(ifindex, found)),
+            None => refused(format!(
+                "the program is attached to interface {ifindex} of another network namespace"
+            )),
+        };
+    }
+    let (Some(ifindex), Some(program)) = (wanted, pinned_program(dir)?) else {
+        return Ok(());
+    };
+    match mode_of(program.id(), ifindex)? {
+        Some(found) if found != mode => refused(sentence(ifindex, found)),
+        _ => Ok(()),
+    }
+}
+
+fn sentence(ifindex: u32, mode: Mode) -> String {
+    let interface = display_name(ifindex);
+    format!("the program is attached to {interface} (index {ifindex}) in {mode} mode")
+}
+
+impl From<service::Mode> for Mode {
+    fn from(mode: service::Mode) -> Self {
+        match mode {
+            service::Mode::Native => Self::Native,
+            service::Mode::Generic => Self::Generic,
+            service::Mode::Offload => Self::Hardware,
+        }
+    }
+}
+
+impl From<Mode> for service::Mode {
+    fn from(mode: Mode) -> Self {
+        match mode {
+            Mode::Native => Self::Native,
+            Mode::Generic => Self::Generic,
+            Mode::Hardware => Self::Offload,
+        }
+    }
+}
+
 impl Writer {
     /// Attaches the program to an interface of the calling thread's network namespace, unless it
-    /// is there already. Never displaces anything.
+    /// is there already in this mode. Never displaces anything.
     ///
     /// Publish first: an attached program without a generation passes every packet to the host.
     /// The attachment is pinned and outlives the process.
     ///
     /// # Errors
-    /// [`AttachError::Occupied`] names who holds the interface; the others say what the kernel or
+    /// [`AttachError::Occupied`] names who holds the interface, [`AttachError::Attached`] where this
+    /// program runs already, which is another interface or mode; the others say what the kernel or
     /// driver lacks.
     pub fn attach(
         &mut self,
@@ -165,9 +247,10 @@ impl Writer {
         mode: Mode,
     ) -> Result<Attached, AttachError> {
         let ifindex = interface_index(interface.as_str())?;
+        refuse_misplaced(self.dir(), interface, mode)?;
+        self.refuse_unlinked_elsewhere(interface, mode)?;
         if let Some(attached) = self.attached(interface)? {
-            let current = attached.program_id == self.program.id();
-            if attached.ifindex == ifindex && current {
+            if attached.program_id == self.program.id() {
                 return self.keep(attached);
             }
         }
@@ -188,6 +271,7 @@ impl Writer {
         };
         Ok(Attached {
             ifindex,
+            mode,
             holder,
             program_id,
         })
@@ -208,9 +292,35 @@ impl Writer {
         link.replace(&self.program)?;
         Ok(Some(Attached {
             ifindex,
+            mode,
             holder: Holder::Link { link_id: state.id },
             program_id: self.program.id(),
         }))
+    }
+
+    /// Refuses if no pinned link tells where the program is, and the interface of the live
+    /// generation, another one, runs it.
+    fn refuse_unlinked_elsewhere(
+        &self,
+        interface: &InterfaceName,
+        mode: Mode,
+    ) -> Result<(), AttachError> {
+        // A generation that cannot be read names no interface.
+        let Ok(Some(live)) = self.live_record() else {
+            return Ok(());
+        };
+        let published = live.spec().interface();
+        if published == interface {
+            return Ok(());
+        }
+        match self.attached(published)? {
+            Some(attached) => Err(AttachError::Attached {
+                attached: sentence(attached.ifindex, attached.mode),
+                interface: interface.to_string(),
+                mode,
+            }),
+            None => Ok(()),
+        }
     }
 
     /// Pins the link that holds the program where its pin was lost.

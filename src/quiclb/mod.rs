@@ -6,7 +6,7 @@
 //! [state directory](crate::kernel::statedir), so traffic goes on when the process ends.
 //!
 //! ```no_run
-//! use guideway::quiclb::{Loader, Mode, Options, StateRoot};
+//! use guideway::quiclb::{Loader, Options, StateRoot};
 //! use guideway::service::Spec;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -15,7 +15,7 @@
 //! let mut balancer = Loader::new(&dir, spec.limits()).load()?;
 //! let plan = balancer.plan(&spec, Options::default())?;
 //! balancer.publish(&plan)?;
-//! balancer.attach(spec.interface(), Mode::Native)?;
+//! balancer.attach(spec.interface(), spec.mode().into())?;
 //! println!("{:#?}", balancer.stats()?);
 //! # Ok(())
 //! # }
