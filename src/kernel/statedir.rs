@@ -139,9 +139,28 @@ pub enum StateError {
         /// The directory of links.
         path: String,
     },
+    /// The process may not look at the state.
+    #[error(
+        "cannot look into {path}: missing rights: root, or CAP_BPF and CAP_NET_ADMIN with access \
+         to the bpffs"
+    )]
+    #[non_exhaustive]
+    Permission {
+        /// What it may not look at.
+        path: String,
+    },
     /// A call failed.
     #[error(transparent)]
-    Sys(#[from] SysError),
+    Sys(SysError),
+}
+
+impl From<SysError> for StateError {
+    fn from(error: SysError) -> Self {
+        match error.kind() {
+            ErrorKind::Permission => Self::Permission { path: error.object },
+            _ => Self::Sys(error),
+        }
+    }
 }
 
 fn existing(instances: &[InstanceId]) -> String {
@@ -162,6 +181,7 @@ impl StateError {
             Self::Locked { .. } => ErrorKind::Locked,
             Self::Version { .. } | Self::Corrupt { .. } => ErrorKind::Incompatible,
             Self::Open(error) => error.kind(),
+            Self::Permission { .. } => ErrorKind::Permission,
             Self::Sys(error) => error.kind(),
         }
     }
@@ -323,12 +343,16 @@ impl StateDir {
     }
 
     /// Whether the instance exists.
+    ///
+    /// # Errors
+    /// The root is no bpffs, or the process may not look.
     pub fn exists(&self) -> Result<bool, StateError> {
         self.root.check()?;
-        Ok(self
-            .path
-            .symlink_metadata()
-            .is_ok_and(|metadata| metadata.is_dir()))
+        match self.path.symlink_metadata() {
+            Ok(metadata) => Ok(metadata.is_dir()),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(e) => Err(SysError::from_io("look at", self.path.display(), &e).into()),
+        }
     }
 
     fn no_instance(&self) -> StateError {
