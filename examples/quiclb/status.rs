@@ -2,10 +2,11 @@
 //! `status`: what an instance does, or which there are.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 
 use guideway::quiclb::{
-    Attachment, AttachmentKind, Finding, InstanceList, Owner, RedirectErrorSource, ServiceStatus,
-    Severity, StateRoot, Status,
+    Attachment, AttachmentKind, Finding, FindingCode, InstanceList, Owner, RedirectErrorSource,
+    ServiceStatus, Severity, StateRoot, Status,
 };
 
 use crate::args::StatusArgs;
@@ -76,14 +77,23 @@ fn text(status: &Status) -> String {
         or_dash(abi.map(|abi| format!("{}.{}", abi.major, abi.minor))),
     ));
     match &status.generation {
-        None => text.push_str("no generation\n"),
+        None if none_published(status) => text.push_str("no generation\n"),
+        None => text.push_str("generation unknown\n"),
         Some(generation) => text.push_str(&format!(
             "generation {} for {} s (highest ever {}), digest {}\n",
-            generation.number, generation.age_seconds, generation.high_water, generation.digest,
+            generation.number,
+            or_unknown(generation.age_seconds),
+            generation.high_water,
+            or_unknown(generation.digest.as_ref()),
         )),
     }
     for service in &status.services {
         service_text(service, &mut text);
+    }
+    let generation = status.generation.as_ref();
+    let recorded = generation.is_some_and(|generation| generation.digest.is_some());
+    if !recorded && !none_published(status) {
+        text.push_str("\nservices unknown\n");
     }
     counted("packets", &status.reasons, &mut text);
     let (flows, cids) = (&status.affinity.flows, &status.affinity.cids);
@@ -91,11 +101,13 @@ fn text(status: &Status) -> String {
         "\nflow entries {} of {}, connection IDs {} of {}, slots {} open, {} held\n",
         flows.used, flows.capacity, cids.used, cids.capacity, flows.open_slots, flows.held_slots,
     ));
-    let events = &status.events;
-    text.push_str(&format!(
-        "events {} emitted, {} suppressed, {} lost\n",
-        events.emitted, events.suppressed, events.lost,
-    ));
+    match &status.events {
+        Some(events) => text.push_str(&format!(
+            "events {} emitted, {} suppressed, {} lost\n",
+            events.emitted, events.suppressed, events.lost,
+        )),
+        None => text.push_str("events unknown\n"),
+    }
     text.push_str(&format!(
         "redirected frames lost: {} (source: {})\n",
         or_dash(status.redirect_errors.total),
@@ -107,6 +119,16 @@ fn text(status: &Status) -> String {
     ));
     findings_text(&status.findings, &mut text);
     text
+}
+
+/// Whether there is no generation, rather than one of which nothing is known.
+fn none_published(status: &Status) -> bool {
+    let mut findings = status.findings.iter();
+    findings.any(|finding| finding.code == FindingCode::NoGeneration)
+}
+
+fn or_unknown(value: Option<impl Display>) -> String {
+    value.map_or_else(|| "unknown".to_owned(), |value| value.to_string())
 }
 
 pub(crate) fn attachment_text(attachment: &Attachment, text: &mut String) {
@@ -206,6 +228,11 @@ fn line(name: &str, counters: &BTreeMap<&'static str, u64>, text: &mut String) {
 }
 
 fn counted(name: &str, counters: &BTreeMap<&'static str, u64>, text: &mut String) {
+    // An instance that can be read names every reason.
+    if counters.is_empty() {
+        text.push_str(&format!("\n{name} unknown\n"));
+        return;
+    }
     let all: u64 = counters.values().sum();
     text.push_str(&format!("\n{name} {all}\n"));
     let mut table = Table::new(2, &["", "", "", ""], &[1, 2]);

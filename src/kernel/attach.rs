@@ -165,7 +165,7 @@ pub enum AttachError {
     Sys(#[from] SysError),
 }
 
-fn occupant_text(occupant: &Option<Occupant>) -> String {
+pub(crate) fn occupant_text(occupant: &Option<Occupant>) -> String {
     occupant.as_ref().map_or_else(
         || "a program that is gone again".to_owned(),
         Occupant::to_string,

@@ -43,6 +43,8 @@ pub struct Interface {
     pub mtu: u32,
     /// Whether it is set up.
     pub up: bool,
+    /// Whether there is a carrier: a cable with something that is up at its other end.
+    pub carrier: bool,
     /// Whether it is loopback.
     pub loopback: bool,
     /// The other end of a veth pair.
@@ -139,6 +141,7 @@ fn interface(answer: &[u8]) -> Option<Interface> {
         mac: [0; 6],
         mtu: 0,
         up: flags & libc::IFF_UP as u32 != 0,
+        carrier: flags & libc::IFF_LOWER_UP as u32 != 0,
         loopback: flags & libc::IFF_LOOPBACK as u32 != 0,
         peer: Peer::None,
         phys_port_name: String::new(),

@@ -36,10 +36,11 @@ pub use document::{
 pub use file::PlanFile;
 pub use generation::{Generation, PlacedBackend, PlacedServerId, PlacedService};
 pub use image::{Image, ImageError};
+pub(crate) use preflight::reach;
 pub use preflight::{ifindex_drift, preflight, worst, Check, CheckCode, CheckResult};
 pub use record::{Live, RecordError};
 pub(crate) use record::{Record, RecordSchema, SpecText};
-pub use world::{Device, Peer, World};
+pub use world::{Device, Hook, Peer, World};
 
 use crate::service::{Faults, Spec};
 use place::{place, Tables};

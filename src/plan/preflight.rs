@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
-use super::world::{Device, Peer, World};
+use super::world::{Device, Hook, Peer, World};
 use crate::service::{Mode, Service, Spec};
 
 /// Frames up to this size fit one buffer of a page beside the room that XDP needs; beyond it a
@@ -53,6 +53,10 @@ pub enum CheckResult {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum CheckCode {
+    /// Nobody else's program is on the interface.
+    Occupied,
+    /// The interface and what is at its other end are up.
+    TargetDown,
     /// The driver transmits redirected frames.
     TargetXmit,
     /// The other end of a veth pair polls.
@@ -78,6 +82,8 @@ pub enum CheckCode {
 impl CheckCode {
     /// Every code.
     pub const ALL: &'static [Self] = &[
+        Self::Occupied,
+        Self::TargetDown,
         Self::TargetXmit,
         Self::TargetNapi,
         Self::TargetQueues,
@@ -93,6 +99,8 @@ impl CheckCode {
     /// The code's text in documents and outputs.
     pub const fn as_str(self) -> &'static str {
         match self {
+            Self::Occupied => "occupied",
+            Self::TargetDown => "target-down",
             Self::TargetXmit => "target-xmit",
             Self::TargetNapi => "target-napi",
             Self::TargetQueues => "target-queues",
@@ -119,24 +127,12 @@ pub fn preflight(spec: &Spec, world: &World) -> Vec<Check> {
         return Vec::new();
     };
     let ingress = world.device(spec.interface());
-    let names: BTreeSet<_> = spec
-        .services()
-        .iter()
-        .flat_map(|service| service.backends.iter().map(|backend| &backend.interface))
-        .collect();
-    let targets: Vec<_> = names
-        .into_iter()
-        .filter_map(|name| world.device(name))
-        .collect();
-    let mut checks = Vec::new();
-    for target in &targets {
+    let mut checks: Vec<_> = world.hook.iter().map(|hook| occupied(spec, hook)).collect();
+    checks.extend(reach(spec, world));
+    for target in targets(spec, world) {
         let redirects = ingress.is_none_or(|ingress| ingress.index != target.index);
         if spec.mode() == Mode::Native && redirects {
-            checks.extend([
-                target_xmit(target),
-                target_napi(target),
-                target_queues(target),
-            ]);
+            checks.extend([target_xmit(target), target_queues(target)]);
         }
         if let Some(ingress) = ingress.filter(|_| redirects) {
             checks.extend(target_frags(ingress, target));
@@ -150,6 +146,38 @@ pub fn preflight(spec: &Spec, world: &World) -> Vec<Check> {
         addresses(service, devices, world, &mut checks);
     }
     checks
+}
+
+/// What can end on its own while an instance runs: interfaces that are up, and ends of veth pairs
+/// that poll.
+pub(crate) fn reach(spec: &Spec, world: &World) -> Vec<Check> {
+    let ingress = world.device(spec.interface());
+    let is_ingress = |target: &Device| ingress.is_some_and(|i| i.index == target.index);
+    let mut checks = Vec::new();
+    for target in targets(spec, world) {
+        checks.push(down(
+            target,
+            CheckResult::Error,
+            "every frame to it is lost",
+        ));
+        if spec.mode() == Mode::Native && !is_ingress(target) {
+            checks.push(target_napi(target));
+        }
+    }
+    if let Some(ingress) = ingress.filter(|i| !targets(spec, world).any(|t| t.index == i.index)) {
+        checks.push(down(ingress, CheckResult::Warning, "no packet arrives"));
+    }
+    checks
+}
+
+/// The interfaces of all backends, each once.
+fn targets<'a>(spec: &'a Spec, world: &'a World) -> impl Iterator<Item = &'a Device> {
+    let names: BTreeSet<_> = spec
+        .services()
+        .iter()
+        .flat_map(|service| service.backends.iter().map(|backend| &backend.interface))
+        .collect();
+    names.into_iter().filter_map(|name| world.device(name))
 }
 
 /// The worst result of `checks`.
@@ -175,6 +203,48 @@ impl Check {
     fn remedy(mut self, remedy: String) -> Self {
         self.remedy = Some(remedy);
         self
+    }
+}
+
+fn occupied(spec: &Spec, hook: &Hook) -> Check {
+    let result =
+        |result, message: String| check(CheckCode::Occupied, spec.interface(), result, message);
+    match hook {
+        Hook::Free => result(
+            CheckResult::Ok,
+            "no foreign program on the interface".into(),
+        ),
+        Hook::Occupied(program) => {
+            result(CheckResult::Error, format!("{program} holds the interface"))
+                .remedy("take it off if it is not needed, or use another interface".into())
+        }
+    }
+}
+
+/// Whether an interface is up with something at its other end; if not, `found` and `effect` tell
+/// how bad that is.
+fn down(device: &Device, found: CheckResult, effect: &str) -> Check {
+    let name = &device.name;
+    let result = |result, message: String| check(CheckCode::TargetDown, name, result, message);
+    match (device.up, device.carrier) {
+        (Some(false), _) => {
+            result(found, format!("is down: {effect}")).remedy(format!("ip link set {name} up"))
+        }
+        (_, Some(false)) => match &device.peer {
+            Some(Peer::Seen { name: peer, .. }) => {
+                result(found, format!("the peer {peer} is down: {effect}"))
+                    .remedy(format!("ip link set {peer} up"))
+            }
+            Some(Peer::OutOfSight { .. }) => result(
+                found,
+                format!("the peer, in another network namespace, is down: {effect}"),
+            )
+            .remedy("there: ip link set PEER up".into()),
+            None => result(found, format!("has no carrier: {effect}"))
+                .remedy("connect it to something that is up".into()),
+        },
+        (Some(true), Some(true)) => result(CheckResult::Ok, "is up".into()),
+        _ => result(CheckResult::Unknown, "cannot tell whether it is up".into()),
     }
 }
 

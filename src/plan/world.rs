@@ -15,6 +15,8 @@ pub struct World {
     pub devices: Option<Vec<Device>>,
     /// Addresses that this host owns itself.
     pub addresses: Vec<IpAddr>,
+    /// What is on the hook where the instance's program is or is to be; none if nobody looked.
+    pub hook: Option<Hook>,
     /// Nanoseconds since boot, suspended time included.
     pub boot_ns: u64,
 }
@@ -30,6 +32,7 @@ impl World {
         Self {
             devices: Some(devices),
             addresses,
+            hook: None,
             boot_ns,
         }
     }
@@ -41,6 +44,16 @@ impl World {
             .iter()
             .find(|device| device.name == *name)
     }
+}
+
+/// What an instance finds on the hook of its interface.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Hook {
+    /// Nothing, or its own program.
+    Free,
+    /// Somebody else's program, described in words.
+    Occupied(String),
 }
 
 /// One network interface. What could not be found out is `None`, and is never taken for good.
@@ -55,6 +68,10 @@ pub struct Device {
     pub mac: Option<MacAddr>,
     /// Largest payload of a frame in bytes.
     pub mtu: u32,
+    /// Whether it is set up.
+    pub up: Option<bool>,
+    /// Whether there is a carrier: something that is up at the other end.
+    pub carrier: Option<bool>,
     /// Kernel driver.
     pub driver: Option<String>,
     /// Whether its driver transmits redirected frames (`ndo_xdp_xmit`).
@@ -79,6 +96,8 @@ impl Device {
             index,
             mac,
             mtu,
+            up: None,
+            carrier: None,
             driver: None,
             xdp_transmit: None,
             xdp_transmit_frags: None,

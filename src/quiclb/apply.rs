@@ -15,7 +15,7 @@ use super::error::{InstanceError, PlanError, PublishError};
 use super::finding::Finding;
 use super::instance::{QuicLb, Writer};
 use super::loader::Loader;
-use super::observe::observe;
+use super::observe::observe_for;
 use super::publish::Publication;
 use super::status::{has_errors, Attachment, Status};
 use crate::error::ErrorKind;
@@ -198,7 +198,7 @@ pub struct Applied {
     pub warnings: Vec<Warning>,
     /// What holds the program on its interface.
     pub attachment: Attachment,
-    /// What is not as it should be all the same.
+    /// What is not as it should be all the same, except what [`ApplyOptions::force`] names.
     pub findings: Vec<Finding>,
 }
 
@@ -241,7 +241,7 @@ pub fn plan_here(root: &StateRoot, spec: &Spec, options: Options) -> Result<Plan
     if dir.exists().map_err(InstanceError::from)? {
         QuicLb::open(&dir)?.plan(spec, options)
     } else {
-        Ok(plan(None, spec, &observe()?, options)?)
+        Ok(plan(None, spec, &observe_for(&dir, spec)?, options)?)
     }
 }
 
@@ -287,7 +287,16 @@ pub fn apply(
         }
     };
     match publish_and_attach(&mut writer, &plan, options.keep) {
-        Ok(published) => report(&dir, &plan, &published),
+        Ok(published) => {
+            let mut applied = report(&dir, &plan, &published)?;
+            // What the caller has named is no news.
+            let named = |finding: &Finding| {
+                let mut force = options.force.iter();
+                force.any(|code| code.as_str() == finding.code.as_str())
+            };
+            applied.findings.retain(|finding| !named(finding));
+            Ok(applied)
+        }
         Err(error) => {
             // Nothing was live before, so nothing stays: a specification with another mode or other
             // limits, which no live instance takes, must be possible next.

@@ -7,12 +7,13 @@ use super::instance::{QuicLb, Writer, PROGRAM};
 use crate::error::ErrorKind;
 use crate::id::InterfaceName;
 use crate::kernel::attach::{
-    display_name, interface_index, mode_of, occupants, AttachError, Attachment, LinkState, Mode,
-    NetlinkAttachment, Occupant, XdpLink,
+    display_name, interface_index, mode_of, occupant_text, occupants, AttachError, Attachment,
+    LinkState, Mode, Occupant, XdpLink,
 };
 use crate::kernel::program::Program;
 use crate::kernel::statedir::{Section, StateDir, StateDirLock, StateError};
 use crate::kernel::PinError;
+use crate::plan::Hook;
 use crate::service;
 
 /// Name under which the link is pinned.
@@ -165,6 +166,15 @@ pub(super) fn refuse_occupied(
             occupant: Some(occupant),
         }),
         None => Ok(()),
+    }
+}
+
+/// What is on the hook of an interface as an instance sees it, whether it exists yet or not.
+pub(super) fn hook(dir: &StateDir, interface: &InterfaceName) -> Result<Hook, AttachError> {
+    match refuse_occupied(dir, interface) {
+        Ok(()) => Ok(Hook::Free),
+        Err(AttachError::Occupied { occupant, .. }) => Ok(Hook::Occupied(occupant_text(&occupant))),
+        Err(error) => Err(error),
     }
 }
 

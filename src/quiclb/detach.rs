@@ -9,7 +9,7 @@ use super::instance::QuicLb;
 use crate::error::ErrorKind;
 use crate::id::{InstanceId, InterfaceName};
 use crate::kernel::attach::{AttachError, NetlinkAttachment, XdpLink};
-use crate::kernel::statedir::{Section, StateDir, StateDirLock};
+use crate::kernel::statedir::{Section, StateDir, StateDirLock, StateError};
 
 /// What was taken off and removed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -57,8 +57,6 @@ pub struct LeftBehind {
 /// Nothing was changed: no such instance, state of another version, another writer, or somebody
 /// else's program on the interface.
 pub fn detach(dir: &StateDir, purge: bool) -> Result<Detached, DetachError> {
-    let lock = dir.lock().map_err(InstanceError::from)?;
-    dir.version().map_err(InstanceError::from)?;
     let mut report = Detached {
         schema: DetachSchema::V1,
         instance_id: dir.instance(),
@@ -66,6 +64,18 @@ pub fn detach(dir: &StateDir, purge: bool) -> Result<Detached, DetachError> {
         removed: Vec::new(),
         left: Vec::new(),
     };
+    let lock = match dir.lock() {
+        // A process that died while it made the instance may have left parts of it all the same.
+        Err(error @ StateError::NoInstance { .. }) if purge => {
+            sweep(dir, &mut report);
+            if report.removed.is_empty() && report.left.is_empty() {
+                return Err(InstanceError::from(error).into());
+            }
+            return Ok(report);
+        }
+        lock => lock.map_err(InstanceError::from)?,
+    };
+    dir.version().map_err(InstanceError::from)?;
     match take_off(&lock) {
         Ok(taken) => {
             report.detached = taken.detached;
@@ -87,7 +97,21 @@ pub fn detach(dir: &StateDir, purge: bool) -> Result<Detached, DetachError> {
             }),
         }
     }
+    if purge && report.left.is_empty() {
+        sweep(dir, &mut report);
+    }
     Ok(report)
+}
+
+/// Removes what processes that died have left of the instance.
+fn sweep(dir: &StateDir, report: &mut Detached) {
+    match dir.remove_leftovers() {
+        Ok(names) => report.removed.extend(names),
+        Err(error) => report.left.push(LeftBehind {
+            name: dir.path().display().to_string(),
+            reason: error.to_string(),
+        }),
+    }
 }
 
 /// What became of an attachment.

@@ -7,13 +7,13 @@ use serde::Serialize;
 use super::apply::plan_here;
 use super::attachment::refuse_occupied;
 use super::error::{InstanceError, PlanError};
-use super::finding::{FindingCode, Severity};
+use super::finding::{Finding, FindingCode, Severity};
 use super::instance::QuicLb;
 use super::observe::observe;
-use super::status::Status;
+use super::status::{Health, Status, APPLY};
 use crate::kernel::attach::AttachError;
 use crate::kernel::statedir::{StateDir, StateRoot};
-use crate::plan::{preflight, Check, CheckResult, Options};
+use crate::plan::{preflight, Check, CheckResult, Options, World};
 use crate::service::Spec;
 
 /// What was checked, and what was found.
@@ -65,48 +65,44 @@ impl Diagnosis {
     /// # Errors
     /// No such instance, state of another version or of somebody else, or a call that failed.
     pub fn of_instance(dir: &StateDir) -> Result<Self, InstanceError> {
+        let leftovers = leftovers(dir)?;
+        // What the making of an instance left behind is all there is of it.
+        if !leftovers.is_empty() && !dir.exists()? {
+            return Ok(Self::new(dir.instance().to_string(), leftovers));
+        }
         let status = Status::of(dir)?;
-        let mut checks: Vec<_> = status
-            .findings
+        let mut checks: Vec<_> = status.findings.iter().map(DoctorCheck::from).collect();
+        checks.extend(leftovers);
+        let object = dir.instance().to_string();
+        checks.push(attached(&status));
+        let live = match status.generation {
+            Some(_) => QuicLb::open(dir)?.live_record().ok().flatten(),
+            None => None,
+        };
+        let in_sight = !has(&status, FindingCode::OtherNamespace);
+        let machine = match &live {
+            Some(live) if in_sight => machine(live.spec(), observe()?),
+            _ => Vec::new(),
+        };
+        // Of what the machine's checks look at, they tell more.
+        let found = |code: FindingCode| {
+            let mut all = checks.iter().chain(&machine);
+            all.any(|check| check.code == code.as_str())
+        };
+        let sound: Vec<_> = FindingCode::ALL
             .iter()
-            .map(|finding| DoctorCheck {
-                code: finding.code.to_string(),
-                object: finding.object.clone(),
-                result: match finding.severity {
-                    Severity::Warning => CheckResult::Warning,
-                    Severity::Error => CheckResult::Error,
-                },
-                message: finding.message.clone(),
-                remedy: finding.remedy.clone(),
+            .filter(|code| !found(**code))
+            .map(|&code| match unseen(code, &status, live.is_some()) {
+                Some(why) => DoctorCheck::new(code, &object, CheckResult::Unknown, why),
+                None => DoctorCheck::new(code, &object, CheckResult::Ok, code.sound()),
             })
             .collect();
-        let object = dir.instance().to_string();
-        let found = |code| status.findings.iter().any(|finding| finding.code == code);
-        for &code in FindingCode::ALL {
-            if !found(code) {
-                // What needs a generation to be looked at was not, where there is none.
-                let looked = status.generation.is_some() || !code.needs_generation();
-                checks.push(DoctorCheck {
-                    code: code.to_string(),
-                    object: object.clone(),
-                    result: if looked {
-                        CheckResult::Ok
-                    } else {
-                        CheckResult::Unknown
-                    },
-                    message: if looked {
-                        code.sound()
-                    } else {
-                        "no generation to go by"
-                    }
-                    .into(),
-                    remedy: None,
-                });
-            }
-        }
-        if status.generation.is_some() {
-            if let Some(live) = QuicLb::open(dir)?.live_record()? {
-                checks.extend(machine(live.spec())?);
+        checks.extend(sound);
+        for check in machine {
+            let known =
+                |other: &DoctorCheck| other.code == check.code && other.object == check.object;
+            if !checks.iter().any(known) {
+                checks.push(check);
             }
         }
         Ok(Self::new(object, checks))
@@ -146,8 +142,11 @@ impl Diagnosis {
                 .collect::<Vec<_>>(),
             Err(error) => return Err(error),
         };
-        checks.push(hook(&root.quiclb(spec.instance_id()), spec)?);
-        checks.extend(machine(spec)?);
+        let dir = root.quiclb(spec.instance_id());
+        checks.extend(leftovers(&dir)?);
+        checks.push(hook(&dir, spec)?);
+        // The hook has a check of its own above.
+        checks.extend(machine(spec, observe()?));
         Ok(Self::new(object.into(), checks))
     }
 
@@ -184,10 +183,93 @@ fn hook(dir: &StateDir, spec: &Spec) -> Result<DoctorCheck, InstanceError> {
 }
 
 /// The checks of the machine for a specification.
-fn machine(spec: &Spec) -> Result<Vec<DoctorCheck>, crate::kernel::SysError> {
-    let world = observe()?;
+fn machine(spec: &Spec, world: World) -> Vec<DoctorCheck> {
     let checks = preflight(spec, &world).into_iter();
-    Ok(checks.map(DoctorCheck::from).collect())
+    checks.map(DoctorCheck::from).collect()
+}
+
+/// What processes that died while they made or removed the instance have left behind.
+fn leftovers(dir: &StateDir) -> Result<Vec<DoctorCheck>, InstanceError> {
+    let paths = dir.leftovers()?.into_iter();
+    let checks = paths.map(|path| DoctorCheck {
+        remedy: Some(format!("detach {} --purge", dir.instance())),
+        ..DoctorCheck::new(
+            FindingCode::Leftover,
+            path.display(),
+            CheckResult::Warning,
+            "left behind by a process that died while it made or removed the instance",
+        )
+    });
+    Ok(checks.collect())
+}
+
+fn attached(status: &Status) -> DoctorCheck {
+    let check = |result, message: &str| DoctorCheck {
+        code: "attached".to_owned(),
+        object: status.instance_id.to_string(),
+        result,
+        message: message.to_owned(),
+        remedy: None,
+    };
+    match status.health {
+        Health::Detached => DoctorCheck {
+            remedy: Some(APPLY.to_owned()),
+            ..check(
+                CheckResult::Warning,
+                "detached: the program is on no interface",
+            )
+        },
+        _ => check(CheckResult::Ok, "the program is on an interface"),
+    }
+}
+
+fn has(status: &Status, code: FindingCode) -> bool {
+    status.findings.iter().any(|finding| finding.code == code)
+}
+
+/// Why nobody looked for this; none if somebody did.
+fn unseen(code: FindingCode, status: &Status, live: bool) -> Option<&'static str> {
+    if has(status, FindingCode::OtherNamespace) && code.needs_interfaces() {
+        Some("the interfaces are in another network namespace")
+    } else if !live && code.needs_generation() {
+        Some("no generation to go by")
+    } else if status.health == Health::Detached && code.needs_attachment() {
+        Some("the program is on no interface")
+    } else {
+        None
+    }
+}
+
+impl DoctorCheck {
+    fn new(
+        code: FindingCode,
+        object: impl ToString,
+        result: CheckResult,
+        message: impl Into<String>,
+    ) -> Self {
+        Self {
+            code: code.to_string(),
+            object: object.to_string(),
+            result,
+            message: message.into(),
+            remedy: None,
+        }
+    }
+}
+
+impl From<&Finding> for DoctorCheck {
+    fn from(finding: &Finding) -> Self {
+        Self {
+            code: finding.code.to_string(),
+            object: finding.object.clone(),
+            result: match finding.severity {
+                Severity::Warning => CheckResult::Warning,
+                Severity::Error => CheckResult::Error,
+            },
+            message: finding.message.clone(),
+            remedy: finding.remedy.clone(),
+        }
+    }
 }
 
 impl From<Check> for DoctorCheck {

@@ -5,6 +5,8 @@ use std::fmt;
 
 use serde::Serialize;
 
+use crate::plan::{Check, CheckResult};
+
 /// How bad a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -51,6 +53,22 @@ impl Finding {
     }
 }
 
+impl Finding {
+    /// From a check that found something.
+    pub(super) fn of(code: FindingCode, check: Check) -> Self {
+        Self {
+            code,
+            severity: match check.result {
+                CheckResult::Error => Severity::Error,
+                _ => Severity::Warning,
+            },
+            object: check.object,
+            message: check.message,
+            remedy: check.remedy,
+        }
+    }
+}
+
 /// Defines the codes with their text, their severity, and what holds where nothing is found.
 macro_rules! codes {
     ($($(#[$doc:meta])* $variant:ident = $text:literal, $severity:ident, $sound:literal;)+) => {
@@ -83,6 +101,29 @@ macro_rules! codes {
 }
 
 impl FindingCode {
+    /// Whether it is only looked for where the interfaces are in sight.
+    pub(super) const fn needs_interfaces(self) -> bool {
+        matches!(
+            self,
+            Self::ForeignProgram
+                | Self::OtherProgram
+                | Self::ModeDrift
+                | Self::UnpinnedLink
+                | Self::NoInterface
+                | Self::IfindexDrift
+                | Self::SourceMacDrift
+                | Self::LostTarget
+                | Self::TargetDown
+                | Self::TargetNapi
+                | Self::NoRedirectErrorsSource
+        )
+    }
+
+    /// Whether it is only looked for where the program is attached.
+    pub(super) const fn needs_attachment(self) -> bool {
+        matches!(self, Self::OtherProgram | Self::ModeDrift)
+    }
+
     /// Whether it is only looked for where a generation is live.
     pub(super) const fn needs_generation(self) -> bool {
         matches!(
@@ -90,11 +131,14 @@ impl FindingCode {
             Self::Leftover
                 | Self::ForeignProgram
                 | Self::OtherProgram
+                | Self::ModeDrift
                 | Self::UnpinnedLink
                 | Self::NoInterface
                 | Self::IfindexDrift
                 | Self::SourceMacDrift
                 | Self::LostTarget
+                | Self::TargetDown
+                | Self::TargetNapi
                 | Self::CidLengthMismatch
                 | Self::NoRedirectErrorsSource
         )
@@ -118,16 +162,25 @@ codes! {
     UnpinnedLink = "unpinned-link", Error, "no attachment that ends with a process";
     /// The interface runs another program of this instance than the pinned one.
     OtherProgram = "other-program", Error, "what runs is the pinned program";
+    /// The program runs in another mode than the specification says.
+    ModeDrift = "mode-drift", Error, "the program runs in the mode of the specification";
     /// Somebody else's program is on the interface.
     ForeignProgram = "foreign-program", Error, "no foreign program on the interface";
     /// The interface where packets arrive does not exist here.
     NoInterface = "no-interface", Error, "the interface exists";
+    /// The program is attached in another network namespace than the one that was looked at.
+    OtherNamespace = "other-namespace", Warning,
+        "not attached in another network namespace";
     /// An interface was made again since the generation was published.
     IfindexDrift = "ifindex-drift", Error, "all interfaces are those that were published";
     /// An interface has another address than the one that frames are sent with.
     SourceMacDrift = "source-mac-drift", Warning, "source addresses are those of the interfaces";
     /// The program may not redirect to an interface that the generation names: frames are dropped.
     LostTarget = "lost-target", Error, "the program may redirect to all interfaces";
+    /// An interface of the generation is down, or what is at its other end.
+    TargetDown = "target-down", Error, "all interfaces are up";
+    /// The other end of a veth does not poll: frames are dropped.
+    TargetNapi = "target-napi", Error, "the other ends of all veths poll";
     /// The program met an inconsistency of its own.
     Internal = "internal", Error, "the program met no inconsistency";
     /// Connection IDs of another length than the specification says.

@@ -6,7 +6,7 @@ use std::ops::Deref;
 use std::path::PathBuf;
 
 use super::error::{InstanceError, PlanError};
-use super::observe::observe;
+use super::observe::observe_for;
 use crate::abi;
 use crate::id::InstanceId;
 use crate::kernel::map::{Map, MapShape};
@@ -141,7 +141,7 @@ impl QuicLb {
     /// Everything that stands against the plan, or what kept it from being made.
     pub fn plan(&self, spec: &Spec, options: Options) -> Result<Plan, PlanError> {
         let live = self.live_record()?;
-        let world = observe()?;
+        let world = observe_for(&self.dir, spec)?;
         Ok(plan(live.as_ref(), spec, &world, options)?)
     }
 

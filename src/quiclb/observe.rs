@@ -3,10 +3,14 @@
 
 use std::collections::BTreeMap;
 
+use super::attachment::hook;
+use super::error::InstanceError;
 use crate::addr::MacAddr;
 use crate::kernel::netdev::{self, Interface, XdpFeatures};
+use crate::kernel::statedir::StateDir;
 use crate::kernel::{clock, SysError};
 use crate::plan::{Device, Peer, World};
+use crate::service::Spec;
 
 /// The interfaces and addresses of the calling thread's network namespace, now.
 ///
@@ -33,6 +37,15 @@ pub fn observe() -> Result<World, SysError> {
     ))
 }
 
+/// The machine as [`observe`] sees it, and what is on the hook of the specification's interface.
+pub(super) fn observe_for(dir: &StateDir, spec: &Spec) -> Result<World, InstanceError> {
+    let mut world = observe()?;
+    if world.device(spec.interface()).is_some() {
+        world.hook = Some(hook(dir, spec.interface())?);
+    }
+    Ok(world)
+}
+
 /// What is known of one interface. A question that cannot be answered leaves its answer open.
 fn device(
     interface: &Interface,
@@ -41,6 +54,8 @@ fn device(
 ) -> Option<Device> {
     let name = interface.name.parse().ok()?;
     let mut device = Device::new(name, interface.index, mac(interface), interface.mtu);
+    device.up = Some(interface.up);
+    device.carrier = Some(interface.carrier);
     device.driver = interface.driver().ok().flatten().map(|driver| driver.name);
     device.gro = interface.gro().ok().flatten();
     device.transmit_checksum_offload = interface.tx_checksum().ok().flatten();

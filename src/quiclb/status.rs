@@ -36,7 +36,7 @@ pub struct Status {
     pub interface: Option<InterfaceName>,
     /// Index of that interface when the generation was published.
     pub ifindex: Option<u32>,
-    /// How the program is attached; none while nothing is published.
+    /// How the program is attached; while it is not, how it is to be; none where nothing tells.
     pub mode: Option<Mode>,
     /// Whether it does what it should.
     pub health: Health,
@@ -44,7 +44,7 @@ pub struct Status {
     pub attachment: Attachment,
     /// The program.
     pub program: ProgramStatus,
-    /// The live generation, none before the first.
+    /// The live generation; none before the first, and where nothing tells (a finding says so).
     pub generation: Option<GenerationStatus>,
     /// The services of the live generation, in the order of their names.
     pub services: Vec<ServiceStatus>,
@@ -52,8 +52,8 @@ pub struct Status {
     pub reasons: BTreeMap<&'static str, u64>,
     /// State of flows and connection IDs.
     pub affinity: AffinityStatus,
-    /// The event ring.
-    pub events: EventStats,
+    /// The event ring; none where a pin is lost.
+    pub events: Option<EventStats>,
     /// Frames that were redirected and lost.
     pub redirect_errors: RedirectErrors,
     /// What is not as it should be.
@@ -185,10 +185,10 @@ pub enum Profile {
 pub struct GenerationStatus {
     /// Its number.
     pub number: u64,
-    /// Digest of its specification.
-    pub digest: String,
-    /// Seconds since it was published.
-    pub age_seconds: u64,
+    /// Digest of its specification; none if its record cannot be read.
+    pub digest: Option<String>,
+    /// Seconds since it was published; none if its record cannot be read.
+    pub age_seconds: Option<u64>,
     /// The highest number that any generation of this instance ever had.
     pub high_water: u64,
 }
@@ -375,6 +375,9 @@ impl Status {
         has_errors(&self.findings)
     }
 }
+
+/// What repairs most things.
+pub(super) const APPLY: &str = "apply the specification again";
 
 /// Whether some finding is an error.
 pub(super) fn has_errors(findings: &[Finding]) -> bool {

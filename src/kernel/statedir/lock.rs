@@ -82,6 +82,53 @@ impl StateDir {
     }
 }
 
+impl StateDir {
+    /// What processes that died while they made or removed this instance have left behind.
+    ///
+    /// # Errors
+    /// The root is no bpffs, or cannot be looked at.
+    pub fn leftovers(&self) -> Result<Vec<PathBuf>, StateError> {
+        self.root.check()?;
+        let mut paths = Vec::new();
+        for path in self.unfinished()? {
+            if let Ok(Some(_lock)) = lock_directory(&path) {
+                paths.push(path);
+            }
+        }
+        Ok(paths)
+    }
+
+    /// Removes [`leftovers`](Self::leftovers); gives the names of what it removed.
+    ///
+    /// # Errors
+    /// Something could not be removed.
+    pub fn remove_leftovers(&self) -> Result<Vec<String>, StateError> {
+        self.root.check()?;
+        let mut removed = Vec::new();
+        for path in self.unfinished()? {
+            if let Ok(Some(_lock)) = lock_directory(&path) {
+                let name = file_name(&path);
+                remove_tree(&path, &name, &mut removed)?;
+                removed.push(name);
+            }
+        }
+        Ok(removed)
+    }
+
+    /// Directories under which this instance was made or removed, whether a process still does.
+    fn unfinished(&self) -> Result<Vec<PathBuf>, StateError> {
+        let of = [DRAFT_PREFIX, REMOVED_PREFIX].map(|prefix| format!("{prefix}{}-", self.instance));
+        let names = names_in(&self.parent)?.into_iter();
+        let names = names.filter(|name| of.iter().any(|prefix| name.starts_with(prefix)));
+        Ok(names.map(|name| self.parent.join(name)).collect())
+    }
+}
+
+fn file_name(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
+}
+
 /// Locks a directory; `None` if the path is another directory by now.
 fn lock_directory(path: &Path) -> Result<Option<Flock<File>>, StateError> {
     let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW;

@@ -7,23 +7,22 @@ use super::lost::Lost;
 use super::{
     has_errors, Abi, Attachment, AttachmentKind, BackendCounters, BackendStatus, GenerationStatus,
     Health, Owner, Profile, ProgramStatus, RedirectErrorSource, RedirectErrors, ServiceStatus,
-    Status, StatusSchema, TableStatus,
+    Status, StatusSchema, TableStatus, APPLY,
 };
 use crate::hex;
 use crate::id::InterfaceName;
 use crate::kernel::attach::{occupants, Occupant};
 use crate::kernel::clock;
 use crate::kernel::statedir::{AbiVersion, Section, StateDir, StateError};
-use crate::plan::{ifindex_drift, CheckResult, Live};
-use crate::quiclb::attachment::{index_of, pinned_link, LINK};
+use crate::plan::{ifindex_drift, reach, CheckCode, CheckResult, Live};
+use crate::quiclb::attachment::{index_of, mode_here, pinned_link, LINK};
 use crate::quiclb::error::InstanceError;
 use crate::quiclb::finding::{Finding, FindingCode};
 use crate::quiclb::instance::QuicLb;
 use crate::quiclb::observe::observe;
 use crate::quiclb::stats::{ServiceStats, Stats};
 use crate::reason::Reason;
-
-const APPLY: &str = "apply the specification again";
+use crate::service::Mode;
 
 pub(super) fn collect(dir: &StateDir) -> Result<Status, InstanceError> {
     let abi = match dir.version() {
@@ -50,18 +49,21 @@ fn whole(instance: &QuicLb, abi: Option<AbiVersion>) -> Result<Status, InstanceE
     let mut findings = Vec::new();
     let live = live(instance, &mut findings)?;
     let stats = instance.stats_of(live.as_ref())?;
-    let interface = live.as_ref().map(|live| live.spec().interface());
-    let attachment = attachment(instance, interface, &mut findings)?;
+    let (attachment, mode) = attachment(instance, live.as_ref(), &mut findings)?;
     let attached = attachment.owner == Owner::Ours;
 
+    // Of another network namespace the interfaces cannot be asked.
+    let in_sight = !found(&findings, FindingCode::OtherNamespace);
     if let Some(live) = &live {
         leftovers(instance, live, &mut findings)?;
-        drift(instance, live, &mut findings)?;
+        if in_sight {
+            drift(instance, live, &mut findings)?;
+        }
     }
     counted(&stats, &mut findings);
     let lost = match &live {
-        Some(live) => lost(live, &mut findings)?,
-        None => Lost::default(),
+        Some(live) if in_sight => lost(live, &mut findings)?,
+        _ => Lost::default(),
     };
     let program = instance.program();
     let mut status = empty(instance.dir(), abi, attachment, health(attached, &findings));
@@ -75,20 +77,33 @@ fn whole(instance: &QuicLb, abi: Option<AbiVersion>) -> Result<Status, InstanceE
         total: lost.total(),
     };
     status.reasons = stats.reasons;
-    status.events = stats.events;
+    status.events = Some(stats.events);
+    status.mode = mode;
+    let unreadable = found(&findings, FindingCode::UnreadableRecord);
     status.findings = findings;
     if let Some(live) = &live {
         status.interface = Some(live.spec().interface().clone());
         status.ifindex = Some(live.record.ifindex);
-        status.mode = Some(live.spec().mode());
+        status.mode = mode.or_else(|| Some(live.spec().mode()));
         let since = clock::boot_ns().saturating_sub(live.record.published_ns);
         status.generation = Some(GenerationStatus {
             number: live.number(),
-            digest: live.digest().to_owned(),
-            age_seconds: since / 1_000_000_000,
+            digest: Some(live.digest().to_owned()),
+            age_seconds: Some(since / 1_000_000_000),
             high_water: instance.generation_mark()?,
         });
         status.services = services(live, stats.services, &lost);
+    } else if unreadable {
+        // Its pin still tells the number.
+        status.generation = match instance.live()? {
+            Some(published) => Some(GenerationStatus {
+                number: published.number,
+                digest: None,
+                age_seconds: None,
+                high_water: instance.generation_mark()?,
+            }),
+            None => None,
+        };
     }
     Ok(status)
 }
@@ -113,9 +128,12 @@ fn partial(
         attachment.link_id = Some(state.id);
         attachment.program_id = Some(state.program_id);
         match state.ifindex {
-            Some(_) => {
+            Some(ifindex) => {
                 attachment.live_program_id = Some(state.program_id);
                 attachment.owner = Owner::Ours;
+                if mode_here(&state)?.is_none() {
+                    findings.push(other_namespace(dir, ifindex));
+                }
             }
             None => findings.push(dead_link(dir)),
         }
@@ -151,13 +169,17 @@ fn empty(
         services: Vec::new(),
         reasons: BTreeMap::new(),
         affinity: Default::default(),
-        events: Default::default(),
+        events: None,
         redirect_errors: RedirectErrors {
             source: RedirectErrorSource::None,
             total: None,
         },
         findings: Vec::new(),
     }
+}
+
+fn found(findings: &[Finding], code: FindingCode) -> bool {
+    findings.iter().any(|finding| finding.code == code)
 }
 
 fn health(attached: bool, findings: &[Finding]) -> Health {
@@ -223,12 +245,25 @@ fn dead_link(dir: &StateDir) -> Finding {
     )
 }
 
-/// What the interface runs, and what holds it there.
-pub(in crate::quiclb) fn attachment(
+fn other_namespace(dir: &StateDir, ifindex: u32) -> Finding {
+    Finding::new(
+        FindingCode::OtherNamespace,
+        dir.pin(Section::Links, LINK).display(),
+        format!(
+            "attached to interface {ifindex} of another network namespace: no interface was looked \
+             at"
+        ),
+        "ask again there: nsenter --net=/run/netns/NAME, or nsenter --net --target PID",
+    )
+}
+
+/// What the interface runs, and what holds it there; in which mode, if it is this instance's and
+/// in sight.
+fn attachment(
     instance: &QuicLb,
-    interface: Option<&InterfaceName>,
+    live: Option<&Live>,
     findings: &mut Vec<Finding>,
-) -> Result<Attachment, InstanceError> {
+) -> Result<(Attachment, Option<Mode>), InstanceError> {
     let ours = instance.program().id();
     let mut attachment = detached(Some(ours));
     let link = match pinned_link(instance.dir())? {
@@ -238,18 +273,25 @@ pub(in crate::quiclb) fn attachment(
     if let Some(link) = &link {
         attachment.kind = AttachmentKind::Link;
         attachment.link_id = Some(link.id);
-        if link.ifindex.is_none() {
-            findings.push(dead_link(instance.dir()));
+        let mode = mode_here(link)?;
+        match link.ifindex {
+            None => findings.push(dead_link(instance.dir())),
+            // Without a record the interface is known by the link alone.
+            Some(ifindex) if mode.is_none() || live.is_none() => {
+                attachment.live_program_id = Some(link.program_id);
+                attachment.owner = Owner::Ours;
+                if mode.is_none() {
+                    findings.push(other_namespace(instance.dir(), ifindex));
+                }
+                return Ok((attachment, mode.map(Mode::from)));
+            }
+            Some(_) => {}
         }
     }
-    let Some(interface) = interface else {
-        // Without a record the interface is known by the link alone.
-        if let Some(link) = link.filter(|link| link.ifindex.is_some()) {
-            attachment.live_program_id = Some(link.program_id);
-            attachment.owner = Owner::Ours;
-        }
-        return Ok(attachment);
+    let Some(live) = live else {
+        return Ok((attachment, None));
     };
+    let interface = live.spec().interface();
     let Some(ifindex) = index_of(interface)? else {
         let message = "there is no such interface here";
         findings.push(Finding::new(
@@ -258,11 +300,11 @@ pub(in crate::quiclb) fn attachment(
             message,
             format!("create {interface}, then {APPLY}"),
         ));
-        return Ok(attachment);
+        return Ok((attachment, None));
     };
     let linked = link.filter(|link| link.ifindex == Some(ifindex));
     let Some(occupant) = occupants(ifindex)?.into_iter().next() else {
-        return Ok(attachment);
+        return Ok((attachment, None));
     };
     attachment.live_program_id = Some(occupant.program_id);
     if linked.is_some_and(|link| link.program_id == occupant.program_id) {
@@ -291,8 +333,21 @@ pub(in crate::quiclb) fn attachment(
             format!("{occupant} holds the interface"),
             "take it off if it is not needed, or use another interface",
         ));
+        return Ok((attachment, None));
     }
-    Ok(attachment)
+    let mode = Mode::from(occupant.mode);
+    if mode != live.spec().mode() {
+        findings.push(Finding::new(
+            FindingCode::ModeDrift,
+            interface,
+            format!(
+                "runs in {mode} mode, the specification says {}",
+                live.spec().mode()
+            ),
+            format!("detach it, then {APPLY}"),
+        ));
+    }
+    Ok((attachment, Some(mode)))
 }
 
 fn unpinned(interface: &InterfaceName, occupant: &Occupant) -> Option<Finding> {
@@ -344,6 +399,15 @@ fn drift(instance: &QuicLb, live: &Live, findings: &mut Vec<Finding>) -> Result<
                 check.message,
                 check.remedy.unwrap_or_default(),
             ));
+        }
+    }
+    for check in reach(live.spec(), &world) {
+        let code = match check.code {
+            CheckCode::TargetDown => FindingCode::TargetDown,
+            _ => FindingCode::TargetNapi,
+        };
+        if check.result >= CheckResult::Warning {
+            findings.push(Finding::of(code, check));
         }
     }
     let missing = instance.missing_targets(&live.record)?;
