@@ -166,6 +166,14 @@ fn what_cannot_be_seen_does_not_block() {
         for peer in ["peer-a", "peer-b"] {
             ip(&["link", "set", peer, "netns", &elsewhere.id().to_string()]);
         }
+        // Moving has taken them down.
+        for moved in ["client0", "peer-a", "peer-b"] {
+            let status = std::process::Command::new("nsenter")
+                .args(["--net", "--target", &elsewhere.id().to_string()])
+                .args(["ip", "link", "set", moved, "up"])
+                .status();
+            assert!(status.expect("nsenter, of util-linux").success());
+        }
         let diagnosis = quiclb_json(&["doctor", INSTANCE]).exits(0).document();
         assert_eq!(diagnosis["result"], "unknown", "{diagnosis:#}");
         let checks = diagnosis["checks"].as_array().expect("a list").iter();
