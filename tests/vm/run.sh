@@ -42,8 +42,10 @@ install_tools() {
     ldd "$(command -v busybox || echo /bin/sh)" >/dev/null 2>&1 && packages="$packages busybox-static"
     [ -z "$packages" ] && return
     echo "Installing:$packages"
+    export DEBIAN_FRONTEND=noninteractive
     # shellcheck disable=SC2086 # one word per package
-    DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends $packages >/dev/null
+    apt-get install -qy --no-install-recommends $packages >/dev/null 2>&1 ||
+        { apt-get update -q && apt-get install -qy --no-install-recommends $packages; }
 }
 
 # Left out unless named: one builds a crate, and emulation is too slow for so many QUIC connections
@@ -104,7 +106,7 @@ fetch() {
     fi
     [ -n "$package" ] || { echo "No package of Linux $series for the cloud is known to apt." >&2; exit 1; }
     rm -rf "$directory" && mkdir -p "$directory"/{package,modules}
-    (cd "$directory" && apt-get download -q "$package" && dpkg -x ./*.deb package)
+    (cd "$directory" && apt-get download -q -o APT::Sandbox::User=root "$package" && dpkg -x ./*.deb package)
     for module in $modules; do
         find "$directory/package" -name "$module.ko*" -exec cp -t "$directory/modules" {} +
     done
