@@ -23,6 +23,8 @@ main() {
     root=$(mktemp -d)
     # shellcheck disable=SC2064 # the directory of now
     trap "rm -rf '$root'" EXIT
+    # Others than root run programs, too.
+    chmod 755 "$root"
     make_root "$root"
     local failed=''
     for series in "${@:-6.1 6.12}"; do
