@@ -7,7 +7,9 @@ mod netns;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
+use guideway::kernel::map::Update;
 use guideway::kernel::object::{Object, Options as Load};
 use guideway::kernel::publish::{Generation, Slot};
 use guideway::kernel::run::Run;
@@ -79,7 +81,7 @@ struct Seen {
 }
 
 /// Sends packets from four threads while `change` runs; counts what they saw.
-fn under_packets(object: &Object, change: impl FnOnce()) -> Seen {
+fn under_packets(object: &Object, change: impl FnOnce(&Seen)) -> Seen {
     let seen = Seen::default();
     let stop = AtomicBool::new(false);
     let frame = frame();
@@ -100,7 +102,7 @@ fn under_packets(object: &Object, change: impl FnOnce()) -> Seen {
                 }
             });
         }
-        change();
+        change(&seen);
         stop.store(true, Ordering::Relaxed);
     });
     seen
@@ -112,7 +114,7 @@ fn four_hundred_swaps_show_no_packet_a_mix() {
         let (object, slot) = load();
         let images = [image(0xaa, 1), image(0xbb, 9)];
         slot.swap(&generation(&images[0])).expect("swapped");
-        let seen = under_packets(&object, || {
+        let seen = under_packets(&object, |_| {
             for swap in 1..=400 {
                 let next = generation(&images[swap % 2]);
                 next.freeze().expect("frozen");
@@ -137,10 +139,17 @@ fn a_generation_rewritten_in_place_does_show_a_mix() {
         let images = [image(0xaa, 1), image(0xbb, 9)];
         let live = generation(&images[0]);
         slot.swap(&live).expect("swapped");
-        let seen = under_packets(&object, || {
-            // Bounded: a few hundred rewrites are enough by far.
-            for rewrite in 1..=20_000 {
-                live.fill(images[rewrite % 2].bytes()).expect("written");
+        let seen = under_packets(&object, |seen| {
+            // Cell by cell, as such a rewrite goes; until one packet has met it half done. The
+            // bound is for a machine that has no second core to spare.
+            let bound = Instant::now() + Duration::from_secs(120);
+            let mut images = images.iter().cycle().skip(1);
+            while seen.mixed.load(Ordering::Relaxed) == 0 && Instant::now() < bound {
+                let image = images.next().expect("a cycle has no end");
+                for (index, cell) in (0_u32..).zip(image.bytes().chunks(Image::CELL_BYTES)) {
+                    let written = live.map().update(&index.to_ne_bytes(), cell, Update::Any);
+                    written.expect("written");
+                }
             }
         });
         let mixed = seen.mixed.load(Ordering::Relaxed);
