@@ -37,7 +37,7 @@ pub use file::PlanFile;
 pub use generation::{Generation, PlacedBackend, PlacedServerId, PlacedService};
 pub use image::{Image, ImageError};
 pub(crate) use preflight::reach;
-pub use preflight::{ifindex_drift, preflight, worst, Check, CheckCode, CheckResult};
+pub use preflight::{ifindex_drift, preflight, Check, CheckCode, CheckResult};
 pub use record::{Live, RecordError};
 pub(crate) use record::{Record, RecordSchema, SpecText};
 pub use world::{Device, Hook, Peer, World};

@@ -180,15 +180,6 @@ fn targets<'a>(spec: &'a Spec, world: &'a World) -> impl Iterator<Item = &'a Dev
     names.into_iter().filter_map(|name| world.device(name))
 }
 
-/// The worst result of `checks`.
-pub fn worst(checks: &[Check]) -> CheckResult {
-    checks
-        .iter()
-        .map(|check| check.result)
-        .max()
-        .unwrap_or(CheckResult::Ok)
-}
-
 fn check(code: CheckCode, object: impl ToString, result: CheckResult, message: String) -> Check {
     Check {
         code,
