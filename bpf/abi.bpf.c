@@ -16,6 +16,10 @@ const volatile struct {
 	struct gw_slot slot[0];
 	struct gw_server_id server_id[0];
 	struct gw_flow_key flow_key[0];
+	struct gw_cid_key cid_key[0];
+	struct gw_binding binding[0];
+	struct gw_admission admission[0];
+	struct gw_collection collection[0];
 	struct gw_service_stats service_stats[0];
 	struct gw_backend_stats backend_stats[0];
 	struct gw_reason_stats reason_stats[0];
@@ -38,6 +42,8 @@ const volatile struct {
 	enum gw_backend_flag backend_flag[0];
 	enum gw_server_id_flag server_id_flag[0];
 	enum gw_counter counter[0];
+	enum gw_binding_state binding_state[0];
+	enum gw_level level[0];
 	enum gw_event_kind event_kind[0];
 	enum gw_trace_flag trace_flag[0];
 } gw_abi_anchor = {};

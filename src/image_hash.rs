@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! The hashes of the open-addressed tables in a generation: services by key, server IDs by bytes.
 //!
-//! Twins of `gw_directory_hash` and `gw_server_id_hash` in `bpf/lib/hash.h`, where the formula is.
+//! Twins of `gw_directory_hash`, `gw_server_id_hash` and `gw_cid_hash` in `bpf/lib/hash.h`, where the formula is.
 //! They are local to one machine: a generation carries its seeds, and only the program that reads
 //! this generation and the builder that wrote it must agree. Draw seeds from a generator that
 //! changes every bit from one to the next; neighbouring numbers give related multipliers.
@@ -29,6 +29,20 @@ pub(crate) fn server_id_hash(config: u8, length: u8, bytes: &[u8; 16], seed: u64
     let h = word64(bytes, 0)
         .wrapping_mul(s)
         .wrapping_add(word64(bytes, 8) | tag);
+    finish(h, s)
+}
+
+/// Hash of a connection ID under the secret of its map; the low 16 bits are its entry's tag.
+///
+/// Of the key's 28 bytes the words are a (service, and the length above it), b, c (16 bytes of the
+/// connection ID) and d (the last four): `((a * s + b) * s + c) * s + d`, finished as the others.
+pub(crate) fn cid_hash(key: &abi::CidKey, seed: u64) -> u32 {
+    let s = multiplier(seed);
+    let a = u64::from(key.service) | u64::from(key.length) << 32;
+    let d = u32::from_le_bytes([key.cid[16], key.cid[17], key.cid[18], key.cid[19]]);
+    let h = [word64(&key.cid, 0), word64(&key.cid, 8), u64::from(d)]
+        .into_iter()
+        .fold(a, |h, word| h.wrapping_mul(s).wrapping_add(word));
     finish(h, s)
 }
 

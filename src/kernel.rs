@@ -14,6 +14,7 @@ pub mod object;
 pub mod probe;
 pub mod program;
 pub mod publish;
+pub mod random;
 pub mod record;
 pub mod ring;
 pub mod run;

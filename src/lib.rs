@@ -30,6 +30,7 @@
 
 pub mod abi;
 pub mod addr;
+pub mod affinity;
 pub mod capture;
 pub mod error;
 pub mod flow;

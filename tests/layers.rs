@@ -10,6 +10,7 @@ const BASE: &[&str] = &["abi", "id"];
 /// No kernel, clock, file or randomness of their own.
 const PURE: &[&str] = &[
     "addr",
+    "affinity",
     "capture",
     "flow",
     "hash",

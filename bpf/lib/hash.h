@@ -56,6 +56,22 @@ static __always_inline __u32 gw_server_id_hash(__u8 config, __u8 length, __u64 a
 }
 
 /*
+ * Of a connection ID, under the secret of the map that holds its entry; the low 16 bits are the
+ * entry's tag. Words: a (service, and the length above it), b, c (16 bytes of the connection ID), d
+ * (the last four). h = ((a * s + b) * s + c) * s + d.
+ */
+static __always_inline __u32 gw_cid_hash(const struct gw_cid_key *key, __u64 seed)
+{
+	__u64 s = gw_hash_multiplier(seed);
+	__u64 h = key->service | (__u64)key->length << 32;
+
+	h = h * s + gw_le64(gw_load64(key->cid, 0));
+	h = h * s + gw_le64(gw_load64(key->cid, 8));
+	h = h * s + gw_le32(gw_load32(key->cid, 16));
+	return gw_hash_finish(h, s);
+}
+
+/*
  * NH over the flow key as six words, then fmix64; k0 to k5 and f are in the service. The products
  * do not depend on each other.
  *

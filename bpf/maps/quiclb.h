@@ -4,6 +4,7 @@
 #define GW_MAPS_QUICLB_H
 
 #include "guideway/abi.h"
+#include "maps/affinity.h"
 #include "lib/packet.h"
 #include <bpf/bpf_helpers.h>
 

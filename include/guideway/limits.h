@@ -6,7 +6,7 @@
 enum gw_abi {
 	/* "GWQL", the first word of every generation and of the meta map. */
 	GW_ABI_MAGIC = 0x4757514c,
-	GW_ABI_MAJOR = 1,
+	GW_ABI_MAJOR = 2,
 	GW_ABI_MINOR = 0,
 };
 
@@ -35,6 +35,11 @@ enum gw_limit {
 	GW_MAX_VLAN_TAGS = 2,
 	GW_MAX_EXT_HEADERS = 6,
 	GW_MAX_EXT_BYTES = 512,
+	/* Connection IDs that one flow may teach. */
+	GW_MAX_LEARNED = 8,
+	/* Entries of flow state, unless they are set before the program is loaded. */
+	GW_FLOWS = 1048576,
+	GW_CIDS = 262144,
 	GW_EVENT_RING_BYTES = 1048576,
 };
 

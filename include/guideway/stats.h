@@ -33,6 +33,13 @@ enum gw_counter {
 	GW_COUNTER_STALE = 20,
 	GW_COUNTER_ICMP = 21,
 	GW_COUNTER_FRAGMENTS = 22,
+	/* of entries, counted by user space's programs */
+	GW_COUNTER_DELETED_IDLE = 23,
+	GW_COUNTER_DELETED_CLOSED = 24,
+	GW_COUNTER_DELETED_BACKEND_GONE = 25,
+	GW_COUNTER_DELETED_REDUNDANT = 26,
+	GW_COUNTER_RESURRECTED = 27,
+	GW_COUNTER_IMPORTED = 28,
 	/* outcomes of placement by flow: exactly one for each packet so placed */
 	GW_COUNTER_PLAIN = 32,
 	GW_COUNTER_HIT = 33,

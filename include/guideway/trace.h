@@ -7,6 +7,8 @@ enum gw_trace_flag {
 	GW_TRACE_HASHED = 1 << 0, /* hash, slot and base are set */
 	GW_TRACE_START = 1 << 1, /* the packet can begin a flow */
 	GW_TRACE_START_KNOWN = 1 << 2, /* the question was asked */
+	GW_TRACE_CREATED_FLOW = 1 << 3, /* an entry for the flow */
+	GW_TRACE_CREATED_CID = 1 << 4, /* one for the connection ID */
 };
 
 struct gw_trace_note {

@@ -13,10 +13,14 @@ use crate::kernel::map::{Map, MapShape};
 use crate::kernel::object;
 use crate::kernel::program::Program;
 use crate::kernel::publish::Slot;
-use crate::kernel::statedir::{Section, StateDir, StateDirLock};
-use crate::kernel::typed::{Array, DevMap, PerCpuArray};
+use crate::kernel::statedir::{Section, StateDir, StateDirLock, META_MAP};
+use crate::kernel::typed::{Array, DevMap, Hash, PerCpuArray};
 use crate::plan::{plan, Options, Plan};
 use crate::service::Spec;
+
+/// Maps whose sizes are the instance's own.
+pub(super) const FLOW_MAP: &str = "gw_ql_flow";
+pub(super) const CID_MAP: &str = "gw_ql_cid";
 
 /// Name under which the program is pinned.
 pub(super) const PROGRAM: &str = "gw_quiclb";
@@ -44,11 +48,15 @@ pub(super) struct Maps {
     pub(super) buckets: PerCpuArray<abi::EventBucket>,
     pub(super) events: Map,
     pub(super) trace: Map,
+    pub(super) flows: Hash<abi::FlowKey, abi::Binding>,
+    pub(super) cids: Hash<abi::CidKey, abi::Binding>,
+    pub(super) levels: Array<abi::Admission>,
+    pub(super) collection: Array<abi::Collection>,
 }
 
 impl Maps {
     /// Name of each map, the same as its pin's.
-    pub(super) const NAMES: [&'static str; 10] = [
+    pub(super) const NAMES: [&'static str; 14] = [
         "gw_ql_gen",
         "gw_ql_reason",
         "gw_ql_stats",
@@ -59,13 +67,17 @@ impl Maps {
         "gw_ql_bucket",
         "gw_ql_events",
         "gw_ql_trace",
+        FLOW_MAP,
+        CID_MAP,
+        "gw_ql_level",
+        "gw_ql_collect",
     ];
 
     /// Takes each map from where `take` finds it.
     pub(super) fn from(
         mut take: impl FnMut(&'static str) -> Result<Map, InstanceError>,
     ) -> Result<Self, InstanceError> {
-        let [slot, reasons, services, backends, removed, targets, meta, buckets, events, trace] =
+        let [slot, reasons, services, backends, removed, targets, meta, buckets, events, trace, flows, cids, levels, collection] =
             Self::NAMES;
         Ok(Self {
             slot: Slot::new(take(slot)?)?,
@@ -78,11 +90,15 @@ impl Maps {
             buckets: PerCpuArray::new(take(buckets)?)?,
             events: take(events)?,
             trace: take(trace)?,
+            flows: Hash::new(take(flows)?)?,
+            cids: Hash::new(take(cids)?)?,
+            levels: Array::new(take(levels)?)?,
+            collection: Array::new(take(collection)?)?,
         })
     }
 
     /// Id and name of every map.
-    pub(super) fn ids(&self) -> [(u32, &'static str); 10] {
+    pub(super) fn ids(&self) -> [(u32, &'static str); 14] {
         let maps = [
             self.slot.map(),
             self.reasons.map(),
@@ -94,6 +110,10 @@ impl Maps {
             self.buckets.map(),
             &self.events,
             &self.trace,
+            self.flows.map(),
+            self.cids.map(),
+            self.levels.map(),
+            self.collection.map(),
         ];
         std::array::from_fn(|index| (maps[index].id(), Self::NAMES[index]))
     }
@@ -106,7 +126,7 @@ impl QuicLb {
     /// No such instance, state of another version, or pins that are missing or do not fit.
     pub fn open(dir: &StateDir) -> Result<Self, InstanceError> {
         dir.version()?;
-        let shapes = object::Options::default().shapes()?;
+        let shapes = shapes(dir)?;
         let maps = Maps::from(|name| open_map(dir, &shapes, name))?;
         let program = Program::open(&dir.pin(Section::Programs, PROGRAM))?;
         let instance = Self {
@@ -166,8 +186,30 @@ impl QuicLb {
 
     /// Whether the program uses the map of this name; the others are user space's alone.
     fn reads(name: &str) -> bool {
-        !matches!(name, "gw_ql_meta" | "gw_ql_removed")
+        // Flow state is not read yet.
+        let flow_state = [FLOW_MAP, CID_MAP, "gw_ql_level", "gw_ql_collect"];
+        !matches!(name, "gw_ql_meta" | "gw_ql_removed") && !flow_state.contains(&name)
     }
+}
+
+/// The sizes of flow state, for loading.
+pub(super) fn entries(meta: &abi::Meta) -> [(&'static str, u32); 2] {
+    [(FLOW_MAP, meta.flows), (CID_MAP, meta.cids)]
+}
+
+/// What an instance was made with.
+pub(super) fn meta(dir: &StateDir) -> Result<abi::Meta, InstanceError> {
+    let map = open_map(dir, &object::Options::default().shapes()?, META_MAP)?;
+    Ok(Array::new(map)?.get(0)?)
+}
+
+/// The shapes that the maps of an instance must have.
+pub(super) fn shapes(dir: &StateDir) -> Result<BTreeMap<String, MapShape>, InstanceError> {
+    let options = object::Options {
+        entries: &entries(&meta(dir)?),
+        ..Default::default()
+    };
+    Ok(options.shapes()?)
 }
 
 /// Opens a pinned map if it has the shape of the program's map of that name.

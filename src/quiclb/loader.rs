@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 
 use super::error::InstanceError;
-use super::instance::{open_map, Maps, QuicLb, Writer, PROGRAM};
+use super::instance::{entries, meta, open_map, shapes, Maps, QuicLb, Writer, PROGRAM};
 use crate::abi;
 use crate::kernel::map::{Map, MapShape};
 use crate::kernel::object::{self, Object};
-use crate::kernel::statedir::{AbiVersion, Section, StateDir, StateDirLock, StateError, META_MAP};
-use crate::kernel::typed::Array;
+use crate::kernel::random;
+use crate::kernel::statedir::{AbiVersion, Section, StateDir, StateDirLock, StateError};
 use crate::plan::room_cells;
 use crate::service::Limits;
 
@@ -61,9 +61,21 @@ impl Loader {
 
     fn create(&self) -> Result<Writer, InstanceError> {
         let draft = self.dir.draft()?;
-        let cells = room_cells(&self.limits);
+        let limits = self.limits;
+        let meta = abi::Meta {
+            magic: abi::Abi::GW_ABI_MAGIC.0,
+            abi_major: AbiVersion::CURRENT.major,
+            abi_minor: AbiVersion::CURRENT.minor,
+            instance: *self.dir.instance().as_bytes(),
+            flows: limits.flows,
+            cids: limits.cids,
+            slots: limits.slots,
+            cells: room_cells(&limits),
+            ..Default::default()
+        };
         let object = object::Options {
-            cells: Some(cells),
+            cells: Some(meta.cells),
+            entries: &entries(&meta),
             ..Default::default()
         }
         .load()?;
@@ -71,21 +83,8 @@ impl Loader {
         let (program, maps) = take(object, |map, name| {
             Ok(map.pin(&draft.pin(Section::Maps, name))?)
         })?;
-        let limits = self.limits;
-        maps.meta.set(
-            0,
-            &abi::Meta {
-                magic: abi::Abi::GW_ABI_MAGIC.0,
-                abi_major: AbiVersion::CURRENT.major,
-                abi_minor: AbiVersion::CURRENT.minor,
-                instance: *self.dir.instance().as_bytes(),
-                flows: limits.flows,
-                cids: limits.cids,
-                slots: limits.slots,
-                cells,
-                ..Default::default()
-            },
-        )?;
+        draw_seed(&maps)?;
+        maps.meta.set(0, &meta)?;
         let lock = draft.publish()?;
         Ok(Writer {
             balancer: QuicLb {
@@ -99,7 +98,8 @@ impl Loader {
 
     /// Loads the program around the maps that are there, and pins what was missing.
     fn repair(&self, lock: StateDirLock) -> Result<Writer, InstanceError> {
-        let shapes = object::Options::default().shapes()?;
+        let shapes = shapes(&self.dir)?;
+        let meta = meta(&self.dir)?;
         let mut present = Vec::new();
         for name in Maps::NAMES {
             match self.open_if_there(&shapes, name)? {
@@ -112,7 +112,8 @@ impl Loader {
             .map(|(_, map)| map.try_clone())
             .collect::<Result<_, _>>()?;
         let object = object::Options {
-            cells: Some(self.meta(&shapes)?.cells),
+            cells: Some(meta.cells),
+            entries: &entries(&meta),
             reuse: &reuse,
             ..Default::default()
         }
@@ -124,6 +125,7 @@ impl Loader {
             }
             Ok(())
         })?;
+        draw_seed(&maps)?;
         program.pin(&self.dir.pin(Section::Programs, PROGRAM))?;
         Ok(Writer {
             balancer: QuicLb {
@@ -147,14 +149,9 @@ impl Loader {
         }
     }
 
-    fn meta(&self, shapes: &BTreeMap<String, MapShape>) -> Result<abi::Meta, InstanceError> {
-        let map = open_map(&self.dir, shapes, META_MAP)?;
-        Ok(Array::new(map)?.get(0)?)
-    }
-
     fn check_limits(&self) -> Result<(), InstanceError> {
         let limits = self.limits;
-        let meta = self.meta(&object::Options::default().shapes()?)?;
+        let meta = meta(&self.dir)?;
         let made = [
             ("flows", meta.flows, limits.flows),
             ("cids", meta.cids, limits.cids),
@@ -169,6 +166,16 @@ impl Loader {
             None => Ok(()),
         }
     }
+}
+
+/// Draws the secret of the tags of connection IDs, unless there is one.
+fn draw_seed(maps: &Maps) -> Result<(), InstanceError> {
+    let mut collection = maps.collection.get(0)?;
+    if collection.cid_seed == 0 {
+        collection.cid_seed = random::word()?.max(1);
+        maps.collection.set(0, &collection)?;
+    }
+    Ok(())
 }
 
 /// Takes a loaded object apart; `each` sees every map once.

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Flow state: which backend a flow or a connection ID is bound to, and until when.
+//!
+//! A Maglev table answers almost every packet without memory. State exists only for the packets
+//! for which that answer would be wrong: flows that began under an earlier table, and connections
+//! that moved to another address. This module holds its rules as pure functions over plain data;
+//! the kernel's side is in [`quiclb`](crate::quiclb), the packets' side in the program and in
+//! [`oracle`](crate::oracle).
+
+mod binding;
+
+pub use binding::{cid_tag, Binding, CidKey, Origin, Phase};
