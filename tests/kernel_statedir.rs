@@ -118,7 +118,7 @@ fn an_instance_appears_whole_and_locked() {
         let dir = dir(ONE);
         assert!(!dir.exists().expect("look"));
         let draft = dir.draft().expect("draft");
-        let value = bytemuck::bytes_of(&meta(MAGIC, 1, 0, ONE)).to_vec();
+        let value = bytemuck::bytes_of(&meta(MAGIC, 2, 0, ONE)).to_vec();
         meta_map(&value)
             .pin(&draft.pin(Section::Maps, META_MAP))
             .expect("pin");
@@ -134,7 +134,7 @@ fn an_instance_appears_whole_and_locked() {
         assert_eq!(dir.pins(Section::Maps).expect("list"), [META_MAP]);
         assert_eq!(
             dir.version().expect("version"),
-            AbiVersion { major: 1, minor: 0 }
+            AbiVersion { major: 2, minor: 0 }
         );
         assert!(
             matches!(dir.lock(), Err(StateError::Locked { .. })),
@@ -149,7 +149,7 @@ fn an_instance_appears_whole_and_locked() {
 fn a_draft_that_is_given_up_leaves_nothing() {
     isolated("kernel_statedir::dropped", || {
         let draft = dir(ONE).draft().expect("draft");
-        let value = bytemuck::bytes_of(&meta(MAGIC, 1, 0, ONE)).to_vec();
+        let value = bytemuck::bytes_of(&meta(MAGIC, 2, 0, ONE)).to_vec();
         meta_map(&value)
             .pin(&draft.pin(Section::Maps, META_MAP))
             .expect("pin");
@@ -179,7 +179,7 @@ fn leftovers_of_dead_processes_are_removed_and_those_of_living_ones_are_not() {
         for name in ["new-dead-0", "old-dead-0", "new-alive-0", "somebody"] {
             std::fs::create_dir_all(parent().join(name).join("maps")).expect("create");
         }
-        let value = bytemuck::bytes_of(&meta(MAGIC, 1, 0, ONE)).to_vec();
+        let value = bytemuck::bytes_of(&meta(MAGIC, 2, 0, ONE)).to_vec();
         meta_map(&value)
             .pin(&parent().join("old-dead-0/maps/gw_ql_meta"))
             .expect("pin");
@@ -194,12 +194,12 @@ fn leftovers_of_dead_processes_are_removed_and_those_of_living_ones_are_not() {
 #[test]
 fn one_process_changes_an_instance_at_a_time() {
     isolated("kernel_statedir::lock", || {
-        let dir = instance_with(ONE, bytemuck::bytes_of(&meta(MAGIC, 1, 0, ONE)));
+        let dir = instance_with(ONE, bytemuck::bytes_of(&meta(MAGIC, 2, 0, ONE)));
         let holder = Holder::start(dir.path());
         let error = dir.lock().expect_err("held by another process");
         assert_eq!(error.kind(), ErrorKind::Locked);
         assert!(error.to_string().contains(ONE), "{error}");
-        assert_eq!(dir.version().expect("reading needs no lock").major, 1);
+        assert_eq!(dir.version().expect("reading needs no lock").major, 2);
         drop(holder);
 
         let lock = dir.lock().expect("free again");
@@ -221,7 +221,7 @@ fn one_process_changes_an_instance_at_a_time() {
 #[test]
 fn an_instance_that_does_not_exist_is_named_with_those_that_do() {
     isolated("kernel_statedir::missing", || {
-        instance_with(ONE, bytemuck::bytes_of(&meta(MAGIC, 1, 0, ONE)));
+        instance_with(ONE, bytemuck::bytes_of(&meta(MAGIC, 2, 0, ONE)));
         for error in [
             dir(OTHER).lock().expect_err("none"),
             dir(OTHER).version().expect_err("none"),
@@ -240,7 +240,7 @@ fn an_instance_that_does_not_exist_is_named_with_those_that_do() {
 fn state_of_another_version_is_refused_and_not_touched() {
     isolated("kernel_statedir::version", || {
         let newer_minor = Abi::GW_ABI_MINOR.0 as u16 + 1;
-        for (major, minor) in [(2, 0), (1, newer_minor), (0, 9)] {
+        for (major, minor) in [(3, 0), (2, newer_minor), (1, 0)] {
             let value = meta(MAGIC, major, minor, ONE);
             let dir = instance_with(ONE, bytemuck::bytes_of(&value));
             let error = dir.version().expect_err("another version");
@@ -268,9 +268,9 @@ fn state_of_another_version_is_refused_and_not_touched() {
 #[test]
 fn a_meta_map_that_makes_no_sense_is_corrupt_state() {
     isolated("kernel_statedir::corrupt", || {
-        let of_another = bytemuck::bytes_of(&meta(MAGIC, 1, 0, OTHER)).to_vec();
-        let no_magic = bytemuck::bytes_of(&meta(1, 1, 0, ONE)).to_vec();
-        let short = bytemuck::bytes_of(&meta(MAGIC, 1, 0, ONE))[..16].to_vec();
+        let of_another = bytemuck::bytes_of(&meta(MAGIC, 2, 0, OTHER)).to_vec();
+        let no_magic = bytemuck::bytes_of(&meta(1, 2, 0, ONE)).to_vec();
+        let short = bytemuck::bytes_of(&meta(MAGIC, 2, 0, ONE))[..16].to_vec();
         let tiny = vec![0_u8; 4];
         for (value, reason) in [
             (
@@ -294,7 +294,7 @@ fn a_meta_map_that_makes_no_sense_is_corrupt_state() {
 fn a_pin_that_holds_something_else_is_refused_by_what_it_holds() {
     isolated("kernel_statedir::pins", || {
         let shapes = Options::default().shapes().expect("shapes");
-        let value = bytemuck::bytes_of(&meta(MAGIC, 1, 0, ONE)).to_vec();
+        let value = bytemuck::bytes_of(&meta(MAGIC, 2, 0, ONE)).to_vec();
         let dir = instance_with(ONE, &value);
         let lock = dir.lock().expect("lock");
 
@@ -397,7 +397,7 @@ fn maps_of_the_program_are_pinned_and_opened_again_in_their_shape() {
 #[test]
 fn removal_says_what_it_removes_and_spares_what_is_attached() {
     isolated("kernel_statedir::remove", || {
-        let value = bytemuck::bytes_of(&meta(MAGIC, 1, 0, ONE)).to_vec();
+        let value = bytemuck::bytes_of(&meta(MAGIC, 2, 0, ONE)).to_vec();
         let dir = instance_with(ONE, &value);
         let program = foreign_program("attached", Kind::Xdp).expect("load");
         let (index, _) = netns::veth("near", "far");
@@ -422,7 +422,7 @@ fn removal_says_what_it_removes_and_spares_what_is_attached() {
 #[test]
 fn a_pin_takes_the_place_of_another_in_one_step() {
     isolated("kernel_statedir::rename", || {
-        let value = bytemuck::bytes_of(&meta(MAGIC, 1, 0, ONE)).to_vec();
+        let value = bytemuck::bytes_of(&meta(MAGIC, 2, 0, ONE)).to_vec();
         let dir = instance_with(ONE, &value);
         let lock = dir.lock().expect("lock");
         let newer = meta_map(&value);
