@@ -69,6 +69,7 @@ fmt: setup
 
 clippy: setup
 	@if $(CARGO) clippy --version >/dev/null 2>&1; then set -x; $(CARGO) clippy --all-targets -- -D warnings; \
+	$(CARGO) clippy --lib --no-default-features -- -D warnings; \
 	else .ci/setup.sh --left-out 'cargo clippy (clippy is not installed)'; fi
 
 doc: setup

@@ -21,6 +21,7 @@
 //!
 //! | feature | adds | default |
 //! |---|---|---|
+//! | `aes` | encrypted server IDs in user space: encoder, decoder, key check values (crate `aes`) | yes |
 //! | `schema` | `schemars::JsonSchema` on the documents; the schemas themselves are always there | no |
 //! | `static` | links libelf and zlib statically | no |
 //!

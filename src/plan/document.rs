@@ -12,8 +12,10 @@ use super::generation::{Generation, PlacedBackend, PlacedService};
 use super::preflight::Check;
 use super::record::TableRecord;
 use crate::addr::MacAddr;
+use crate::hex;
 use crate::id::InterfaceName;
 use crate::maglev::Table;
+use crate::quic::lb::Key;
 use crate::service::{
     Backend, BackendState, CidConfig, Fragments, HashOf, Mode, Protocol, Routing, Service,
     Tracking, Warning,
@@ -359,18 +361,16 @@ fn backends<'a>(
 }
 
 fn config_plan(config: &CidConfig) -> ConfigPlan {
-    let passes = match (config.key, config.server_id_len + config.nonce_len) {
-        (None, _) => 0,
-        (Some(_), 16) => 1,
-        (Some(_), _) if config.server_id_len > config.nonce_len => 4,
-        (Some(_), _) => 3,
-    };
     ConfigPlan {
         config_id: config.config_id,
         server_id_len: config.server_id_len,
         nonce_len: config.nonce_len,
         cid_len: config.cid_len(),
-        passes,
-        kcv: None,
+        passes: config.decoder().decoder_passes(),
+        kcv: config
+            .key
+            .as_ref()
+            .and_then(Key::kcv)
+            .map(|kcv| hex::encode(&kcv)),
     }
 }

@@ -42,6 +42,7 @@ pub use record::{Live, RecordError};
 pub(crate) use record::{Record, RecordSchema, SpecText};
 pub use world::{Device, Hook, Peer, World};
 
+use crate::quic::lb::Key;
 use crate::service::{Faults, Spec};
 use place::{place, Tables};
 
@@ -141,7 +142,7 @@ pub fn plan(
         digest,
         base: live.map(Live::base),
         result,
-        spec: raw(&spec.redacted(|_| None)),
+        spec: raw(&spec.redacted(Key::kcv)),
         services,
         capacity,
         preflight: preflight(spec, world),

@@ -1,15 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 use std::fmt;
 
-use super::{Delimited, Key, ServerId, Unroutable, MAX_SERVER_ID_LEN};
-use crate::quic::MAX_CID_LEN;
-
-/// The least bytes of a nonce.
-const MIN_NONCE_LEN: usize = 4;
-/// The most bytes of a nonce.
-const MAX_NONCE_LEN: usize = 18;
-/// The most bytes behind the first octet.
-const MAX_REST_LEN: usize = MAX_CID_LEN - 1;
+use super::cipher::Cipher;
+use super::{passes, Delimited, Key, ServerId, Unroutable, MAX_BLOCK_LEN};
+use super::{MAX_NONCE_LEN, MAX_SERVER_ID_LEN, MIN_NONCE_LEN};
 
 /// The number of a configuration, 0 to 6: the first three bits of its connection IDs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -76,7 +70,7 @@ pub enum ConfigError {
     #[error("nonce_len must be {MIN_NONCE_LEN} to {MAX_NONCE_LEN}, got {0}")]
     NonceLength(usize),
     /// The connection ID would be too long.
-    #[error("server_id_len + nonce_len + extra_len must be at most {MAX_REST_LEN}, got {0}")]
+    #[error("server_id_len + nonce_len + extra_len must be at most {MAX_BLOCK_LEN}, got {0}")]
     CidLength(usize),
 }
 
@@ -104,7 +98,7 @@ impl Config {
     /// The same with random bytes behind the nonce.
     pub fn with_extra_len(self, extra_len: usize) -> Result<Self, ConfigError> {
         let block_len = self.server_id_len() + self.nonce_len();
-        let room = MAX_REST_LEN.checked_sub(block_len);
+        let room = MAX_BLOCK_LEN.checked_sub(block_len);
         if room.is_none_or(|room| extra_len > room) {
             return Err(ConfigError::CidLength(block_len.saturating_add(extra_len)));
         }
@@ -160,6 +154,16 @@ impl Config {
         self.key.as_ref()
     }
 
+    /// How many passes over server ID and nonce a decoder makes: none without a key, one where both
+    /// fill a block of AES exactly, otherwise three, and four if the server ID is longer than the
+    /// nonce.
+    pub fn decoder_passes(&self) -> u8 {
+        match self.key {
+            None => 0,
+            Some(_) => passes::decoder_passes(self.server_id_len(), self.nonce_len()),
+        }
+    }
+
     /// Bytes of a connection ID of this configuration.
     pub fn cid_len(&self) -> usize {
         1 + self.server_id_len() + self.nonce_len() + self.extra_len()
@@ -175,7 +179,8 @@ impl Config {
     /// The first of these that holds is the error: no bytes at all ([`Unroutable::Short`]), the
     /// reserved configuration, another configuration, an end before that of the nonce, another
     /// length than that of the configuration (the given one, where the end is known, then the one
-    /// in the length bits), a key for which this crate has no cipher ([`Unroutable::Config`]).
+    /// in the length bits), a key in a build without AES (feature
+    /// `aes`; [`Unroutable::Config`]).
     pub fn decode_delimited(
         &self,
         cid: &[u8],
@@ -195,19 +200,16 @@ impl Config {
         if self.encodes_length && usize::from(first & 0x1f) + 1 != self.cid_len() {
             return Err(Unroutable::Length);
         }
-        let plaintext = self.decrypt(block)?;
-        // The constructor admits only lengths of server IDs, so only a key can make this fail.
-        ServerId::new(&plaintext[..self.server_id_len()]).map_err(|_| Unroutable::Config)
-    }
-
-    /// Server ID and nonce in the clear.
-    ///
-    /// An encrypted block is refused, never read as if it were plaintext: that would route to a
-    /// server at random. Decryption belongs here, once the crate has a cipher.
-    fn decrypt<'a>(&self, block: &'a [u8]) -> Result<&'a [u8], Unroutable> {
-        match self.key {
-            None => Ok(block),
-            Some(_) => Err(Unroutable::Config),
+        // An encrypted block is never read as if it were plaintext: that would route to a server at
+        // random.
+        let mut plaintext = [0; MAX_BLOCK_LEN];
+        let plaintext = &mut plaintext[..block_len];
+        plaintext.copy_from_slice(block);
+        if let Some(key) = &self.key {
+            let cipher = Cipher::new(key).ok_or(Unroutable::Config)?;
+            passes::decrypt(&cipher, plaintext, self.decoder_passes());
         }
+        // The constructor admits only lengths of server IDs, so this does not fail.
+        ServerId::new(&plaintext[..self.server_id_len()]).map_err(|_| Unroutable::Config)
     }
 }

@@ -1,19 +1,25 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 use std::fmt;
 
-use super::{first_octet, Config, ConfigId, ServerId, RESERVED_CONFIG};
-use crate::quic::{Cid, CidLengthError};
+use super::cipher::Cipher;
+use super::nonces::{NonceExhausted, Nonces};
+use super::{first_octet, passes, Config, ConfigId, ServerId, RESERVED_CONFIG};
+use crate::quic::{Cid, CidLengthError, MAX_CID_LEN};
 
 /// The least length of a connection ID without server ID: short ones of two servers could meet.
 pub const MIN_UNROUTABLE_LEN: usize = 8;
 
 /// Makes a server's connection IDs.
 ///
-/// Nonces are random, so that nobody can tell from two connection IDs of one server whether they
-/// belong to one connection.
+/// Without a key nonces are random, so that nobody can tell from two connection IDs of one server
+/// whether they belong to one connection. With a key they count from a random start: no two
+/// connection IDs of one generator are equal. Two generators of one server ID and key, as before and
+/// after a restart, can meet: with `n` connection IDs of each by a chance of about
+/// `2n / 256^nonce_len`.
 pub struct CidGenerator<R> {
     config: Config,
     server_id: ServerId,
+    encryption: Option<(Cipher, Nonces)>,
     random: R,
 }
 
@@ -31,8 +37,10 @@ pub enum GeneratorError {
         /// The server ID.
         server_id: ServerId,
     },
-    /// The configuration has a key, and this crate no cipher.
-    #[error("config {config} has a key: encrypted server IDs are not supported")]
+    /// The configuration has a key, and the crate was built without AES.
+    #[error(
+        "config {config} has a key, and this build of guideway no AES: it needs feature `aes`"
+    )]
     Keyed {
         /// The configuration.
         config: ConfigId,
@@ -40,8 +48,13 @@ pub enum GeneratorError {
 }
 
 impl<R: FnMut(&mut [u8])> CidGenerator<R> {
-    /// A generator for one server of a configuration; `random` fills a slice with random bytes.
-    pub fn new(config: Config, server_id: ServerId, random: R) -> Result<Self, GeneratorError> {
+    /// A generator for one server of a configuration; `random` fills a slice with random bytes,
+    /// which nobody can predict.
+    ///
+    /// # Errors
+    /// The server ID does not fit, or the configuration has a key and the crate no AES (feature
+    /// `aes`).
+    pub fn new(config: Config, server_id: ServerId, mut random: R) -> Result<Self, GeneratorError> {
         if server_id.as_bytes().len() != config.server_id_len() {
             return Err(GeneratorError::ServerIdLength {
                 config: config.id(),
@@ -49,14 +62,20 @@ impl<R: FnMut(&mut [u8])> CidGenerator<R> {
                 server_id,
             });
         }
-        if config.key().is_some() {
-            return Err(GeneratorError::Keyed {
-                config: config.id(),
-            });
-        }
+        let keyed = GeneratorError::Keyed {
+            config: config.id(),
+        };
+        let encryption = match config.key() {
+            None => None,
+            Some(key) => Some((
+                Cipher::new(key).ok_or(keyed)?,
+                Nonces::new(config.nonce_len(), &mut random),
+            )),
+        };
         Ok(Self {
             config,
             server_id,
+            encryption,
             random,
         })
     }
@@ -72,20 +91,30 @@ impl<R: FnMut(&mut [u8])> CidGenerator<R> {
     }
 
     /// A new connection ID.
-    pub fn generate(&mut self) -> Cid {
-        let (config, server_id, random) = (&self.config, &self.server_id, &mut self.random);
-        let cid = Cid::with_len(config.cid_len(), 1, |cid| {
-            random(cid);
-            let low_bits = if config.encodes_length() {
-                // At most 19.
-                (config.cid_len() - 1) as u8
-            } else {
-                cid[0]
-            };
-            cid[0] = first_octet(config.id().get(), low_bits);
-            cid[1..=config.server_id_len()].copy_from_slice(server_id.as_bytes());
-        });
-        cid.expect("a configuration's connection IDs have 6 to 20 bytes by construction")
+    ///
+    /// # Errors
+    /// With a key: all nonces are used. Nothing else fails.
+    pub fn generate(&mut self) -> Result<Cid, NonceExhausted> {
+        let (config, random) = (&self.config, &mut self.random);
+        let nonce_at = 1 + config.server_id_len();
+        let block_end = nonce_at + config.nonce_len();
+        let mut bytes = [0; MAX_CID_LEN];
+        let bytes = &mut bytes[..config.cid_len()];
+        random(bytes);
+        let low_bits = if config.encodes_length() {
+            // At most 19.
+            (config.cid_len() - 1) as u8
+        } else {
+            bytes[0]
+        };
+        bytes[0] = first_octet(config.id().get(), low_bits);
+        bytes[1..nonce_at].copy_from_slice(self.server_id.as_bytes());
+        if let Some((cipher, nonces)) = &mut self.encryption {
+            nonces.take(&mut bytes[nonce_at..block_end])?;
+            passes::encrypt(cipher, &mut bytes[1..block_end]);
+        }
+        Ok(Cid::new(bytes)
+            .expect("a configuration's connection IDs have 6 to 20 bytes by construction"))
     }
 }
 

@@ -15,22 +15,34 @@
 //!
 //! The first three bits name the [`Config`]; the value 7 marks a connection ID that carries no
 //! server ID. The other five hold the length of the connection ID less one if the configuration
-//! says so, and random bits otherwise. With a [`Key`], server ID and nonce are encrypted together.
+//! says so, and random bits otherwise. With a [`Key`], server ID and nonce are encrypted together
+//! (AES-128, feature `aes`): in one pass where they have 16 bytes, otherwise in four, of which a
+//! decoder undoes three or four.
 //!
 //! Balancer: [`Configs::decode`]. Server: [`CidGenerator`].
 
+mod cipher;
 mod config;
 mod configs;
 mod generator;
 mod key;
+mod nonces;
+mod passes;
 mod server_id;
 
 pub use config::{Config, ConfigError, ConfigId};
 pub use configs::{Configs, DuplicateConfig};
 pub use generator::{unroutable, unroutable_len, CidGenerator, GeneratorError, MIN_UNROUTABLE_LEN};
 pub use key::Key;
+pub use nonces::NonceExhausted;
 pub use server_id::{ServerId, ServerIdLengthError, MAX_SERVER_ID_LEN};
 
+/// The least bytes of a nonce.
+const MIN_NONCE_LEN: usize = 4;
+/// The most bytes of a nonce.
+const MAX_NONCE_LEN: usize = 18;
+/// The most bytes of server ID and nonce: all but the first octet.
+const MAX_BLOCK_LEN: usize = super::MAX_CID_LEN - 1;
 /// The value of the first three bits that stands for "no server ID".
 const RESERVED_CONFIG: u8 = 7;
 
