@@ -8,5 +8,6 @@
 //! [`oracle`](crate::oracle).
 
 mod binding;
+pub mod rules;
 
 pub use binding::{cid_tag, Binding, CidKey, Origin, Phase};
