@@ -10,7 +10,7 @@ use std::process::{exit, Command};
 
 use libbpf_cargo::SkeletonBuilder;
 
-const PROGRAMS: [&str; 2] = ["abi", "quiclb"];
+const PROGRAMS: [&str; 3] = ["abi", "occupancy", "quiclb"];
 /// Programs for tests and benches alone, which a packaged crate does not have.
 const TEST_PROGRAMS: &str = "tests/bpf";
 const WATCHED: [&str; 4] = ["bpf", "include", "vmlinux", TEST_PROGRAMS];

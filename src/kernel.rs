@@ -17,11 +17,13 @@ pub mod publish;
 pub mod random;
 pub mod record;
 pub mod ring;
+pub mod routine;
 pub mod run;
 pub mod statedir;
 pub mod typed;
 
 mod ethtool;
+mod load;
 mod log;
 mod netlink;
 mod shape;

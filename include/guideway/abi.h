@@ -11,6 +11,7 @@
 #include "reasons.h"
 #include "service.h"
 #include "stats.h"
+#include "sweep.h"
 #include "trace.h"
 
 #define GW_SIZE(type, size) _Static_assert(sizeof(struct type) == (size), #type)
@@ -27,6 +28,7 @@ GW_SIZE(gw_cid_key, 28);
 GW_SIZE(gw_binding, 24);
 GW_SIZE(gw_admission, 16);
 GW_SIZE(gw_collection, 88);
+GW_SIZE(gw_occupancy, 16);
 GW_SIZE(gw_service_stats, 464);
 GW_SIZE(gw_event, 88);
 GW_SIZE(gw_event_bucket, 48);
