@@ -7,7 +7,11 @@
 //! the kernel's side is in [`quiclb`](crate::quiclb), the packets' side in the program and in
 //! [`oracle`](crate::oracle).
 
+mod advance;
 mod binding;
 pub mod rules;
+mod slots;
 
+pub use advance::{advance, SlotChange};
 pub use binding::{cid_tag, Binding, CidKey, Origin, Phase};
+pub use slots::{count_marks, Mark, MarkCount, MarkError, OpenedNs, SlotSet, Slots};
