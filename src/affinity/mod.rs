@@ -9,9 +9,20 @@
 
 mod advance;
 mod binding;
+mod document;
+mod import;
 pub mod rules;
 mod slots;
 
 pub use advance::{advance, SlotChange};
 pub use binding::{cid_tag, Binding, CidKey, Origin, Phase};
 pub use slots::{count_marks, Mark, MarkCount, MarkError, OpenedNs, SlotSet, Slots};
+pub(crate) use document::{hexadecimal, read, rfc3339, Guard, Stop};
+pub use document::{
+    AffinityDocument, BindingOrigin, CidBinding, DocumentError, ReadOptions, ServiceBindings,
+    AFFINITY_SCHEMA,
+};
+pub use import::{
+    reconcile, Action, BackendView, Conflict, Example, Examples, ImportReport, InstanceView,
+    Outcome, Reconciliation, Rejected, Rejection, ServiceView, Step, EXAMPLES,
+};

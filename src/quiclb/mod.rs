@@ -23,6 +23,7 @@
 
 mod apply;
 mod attachment;
+mod bindings;
 mod detach;
 mod diff;
 mod doctor;
@@ -45,6 +46,7 @@ pub use apply::{
     apply, plan_here, Applied, ApplyError, ApplyOptions, ApplyResult, ApplySchema, Wanted,
 };
 pub use attachment::{Attached, Holder};
+pub use bindings::{read_affinity, ReadError};
 pub use detach::{detach, DetachSchema, Detached, LeftBehind};
 pub use diff::{DiffSchema, MemberChange, Op, SpecDiff};
 pub use doctor::{Diagnosis, DoctorCheck, DoctorSchema};

@@ -39,10 +39,13 @@ pub const PROBE: &str = include_str!("schema/probe.json");
 /// The schema of an error.
 pub const ERROR: &str = include_str!("schema/error.json");
 
+/// The schema of the document in which bindings travel. Unlike the others it is read, too.
+pub const AFFINITY: &str = include_str!("schema/affinity.json");
+
 /// Names of all schemas, that of the specification included.
 pub const NAMES: &[&str] = &[
     "spec", "plan", "status", "trace", "event", "apply", "list", "detach", "diff", "doctor",
-    "probe", "error",
+    "probe", "error", "affinity",
 ];
 
 /// The schema of this name, if there is one.
@@ -60,6 +63,7 @@ pub fn named(name: &str) -> Option<&'static str> {
         "doctor" => Some(DOCTOR),
         "probe" => Some(PROBE),
         "error" => Some(ERROR),
+        "affinity" => Some(AFFINITY),
         _ => None,
     }
 }
@@ -80,6 +84,7 @@ pub fn generate(name: &str) -> Option<String> {
         "doctor" => Some(of::<super::Diagnosis>(name)),
         "probe" => Some(of::<super::InterfaceProbe>(name)),
         "error" => Some(of::<super::ErrorDocument>(name)),
+        "affinity" => Some(of::<crate::affinity::AffinityDocument>(name)),
         _ => None,
     }
 }
