@@ -26,7 +26,8 @@ use serde::Serialize;
 
 pub(crate) use guard::{Guard, Stop};
 pub(crate) use read::read;
-pub(crate) use text::{hexadecimal, rfc3339};
+pub(crate) use text::hexadecimal;
+pub use text::rfc3339;
 
 use super::Origin;
 use crate::id::{BackendId, ServiceId};
@@ -191,9 +192,10 @@ impl AffinityDocument {
             same
         });
         for service in &mut self.services {
+            // Every member counts, so that equal state has one order.
             service
                 .bindings
-                .sort_by_key(|binding| (binding.cid, binding.backend));
+                .sort_unstable_by_key(|of| (of.cid, of.backend, of.origin, of.last_seen_ns));
         }
     }
 

@@ -16,13 +16,13 @@ mod slots;
 
 pub use advance::{advance, SlotChange};
 pub use binding::{cid_tag, Binding, CidKey, Origin, Phase};
-pub use slots::{count_marks, Mark, MarkCount, MarkError, OpenedNs, SlotSet, Slots};
-pub(crate) use document::{hexadecimal, read, rfc3339, Guard, Stop};
+pub(crate) use document::{read, Guard, Stop};
 pub use document::{
-    AffinityDocument, BindingOrigin, CidBinding, DocumentError, ReadOptions, ServiceBindings,
-    AFFINITY_SCHEMA,
+    rfc3339, AffinityDocument, BindingOrigin, CidBinding, DocumentError, ReadOptions,
+    ServiceBindings, AFFINITY_SCHEMA,
 };
 pub use import::{
     reconcile, Action, BackendView, Conflict, Example, Examples, ImportReport, InstanceView,
     Outcome, Reconciliation, Rejected, Rejection, ServiceView, Step, EXAMPLES,
 };
+pub use slots::{count_marks, Mark, MarkCount, MarkError, OpenedNs, SlotSet, Slots};

@@ -10,8 +10,8 @@ pub(crate) fn hexadecimal<S: Serializer>(cid: &Cid, serializer: S) -> Result<S::
     serializer.collect_str(cid)
 }
 
-/// A time as RFC 3339 writes it, in UTC.
-pub(crate) fn rfc3339(unix_seconds: u64) -> String {
+/// Seconds since 1970 as RFC 3339 writes them, in UTC: `2026-07-31T08:00:00Z`.
+pub fn rfc3339(unix_seconds: u64) -> String {
     let (days, second) = (unix_seconds / 86_400, unix_seconds % 86_400);
     // Counted from March, so that the odd day of a leap year comes last.
     let days = days + 719_468;
