@@ -17,7 +17,7 @@ fn limit(limit_bytes: u64) -> ReadOptions {
 fn a_document_cut_anywhere_ends_in_the_middle() {
     let text = sound().to_string();
     for end in 0..text.len() {
-        let error = read(text[..end].as_bytes(), &ReadOptions::default()).expect_err("cut");
+        let error = read(&text.as_bytes()[..end], &ReadOptions::default()).expect_err("cut");
         assert!(
             matches!(error, DocumentError::Truncated { .. }),
             "{end}: {error}"
