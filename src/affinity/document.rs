@@ -1,20 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! The document in which bindings of connection IDs travel from one instance to another.
-//!
-//! ```
-//! use guideway::affinity::{AffinityDocument, ReadOptions};
-//!
-//! let text = br#"{"schema": "guideway.affinity/v1", "exported_at": "2026-07-31T08:00:00Z",
-//!     "instance": "1d9016f2-8957-42bc-9dd7-32d684d76446", "services": [
-//!     {"id": 2362823311, "name": "quic-api", "vip": "203.0.113.80", "protocol": "udp", "port": 443,
-//!      "bindings": [{"cid": "c46001", "backend": 2, "origin": "learned", "last_seen_ns": 7}]}]}"#;
-//! let document = AffinityDocument::from_json(text, &ReadOptions::default())?;
-//! assert_eq!(document.bindings(), 1);
-//!
-//! let cut = AffinityDocument::from_json(&text[..300], &ReadOptions::default());
-//! assert_eq!(cut.unwrap_err().to_string(), "ends in the middle, at line 3 column 112");
-//! # Ok::<(), guideway::affinity::DocumentError>(())
-//! ```
 
 mod guard;
 mod read;
@@ -44,6 +29,21 @@ pub const AFFINITY_SCHEMA: &str = "guideway.affinity/v1";
 /// in it twice; [`reconcile`](super::reconcile) rejects both.
 ///
 /// Its JSON is what serialising gives: `serde_json::to_writer` needs no second copy of it.
+///
+/// ```
+/// use guideway::affinity::{AffinityDocument, ReadOptions};
+///
+/// let text = br#"{"schema": "guideway.affinity/v1", "exported_at": "2026-07-31T08:00:00Z",
+///     "instance": "1d9016f2-8957-42bc-9dd7-32d684d76446", "services": [
+///     {"id": 2362823311, "name": "quic-api", "vip": "203.0.113.80", "protocol": "udp", "port": 443,
+///      "bindings": [{"cid": "c46001", "backend": 2, "origin": "learned", "last_seen_ns": 7}]}]}"#;
+/// let document = AffinityDocument::from_json(text, &ReadOptions::default())?;
+/// assert_eq!(document.bindings(), 1);
+///
+/// let cut = AffinityDocument::from_json(&text[..300], &ReadOptions::default());
+/// assert_eq!(cut.unwrap_err().to_string(), "ends in the middle, at line 4 column 58");
+/// # Ok::<(), guideway::affinity::DocumentError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(
