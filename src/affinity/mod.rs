@@ -13,6 +13,7 @@ mod document;
 mod import;
 pub mod rules;
 mod slots;
+pub mod state;
 
 pub use advance::{advance, SlotChange};
 pub use binding::{cid_tag, Binding, CidKey, Origin, Phase};

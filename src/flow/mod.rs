@@ -56,7 +56,8 @@
 //!
 //! 1. UDP with fewer than 8 bytes, a UDP length below 8 or beyond the packet's end:
 //!    [`BadL4`](Reason::BadL4). The payload ends at the UDP length.
-//! 2. TCP with fewer than 20 bytes, or a data offset below 5: `BadL4`. Options may be cut.
+//! 2. TCP with fewer than 20 bytes, or a data offset below 5: `BadL4`. Options may be cut; then
+//!    there is no payload. Otherwise it begins behind them and ends with the packet.
 //! 3. Any ports, 0 included. Port 0 stands for fragments where services are looked up, so a router
 //!    must not look up a packet to port 0: it belongs to no service.
 //!
@@ -198,10 +199,13 @@ fn udp(ip: &Ip<'_>) -> Option<Udp> {
 
 fn tcp(ip: &Ip<'_>) -> Option<Tcp> {
     let header: [u8; 20] = ip.packet.read(ip.l4_offset)?;
-    (header[12] >> 4 >= 5).then_some(Tcp {
+    let words = usize::from(header[12] >> 4);
+    let payload_at = (ip.l4_offset + 4 * words).min(ip.packet.end);
+    (words >= 5).then_some(Tcp {
         source_port: u16::from_be_bytes([header[0], header[1]]),
         destination_port: u16::from_be_bytes([header[2], header[3]]),
         flags: TcpFlags(header[13]),
+        payload: payload_at..ip.packet.end,
     })
 }
 

@@ -61,6 +61,8 @@ pub struct Tcp {
     pub destination_port: u16,
     /// The flags.
     pub flags: TcpFlags,
+    /// The data; empty at the packet's end if the options are cut.
+    pub payload: Range<usize>,
 }
 
 /// An ICMP error, and the packet it quotes: one that the destination sent, or seems to have.

@@ -5,9 +5,10 @@
 use serde::Serialize;
 
 use crate::abi::Counter;
+use crate::affinity::rules::Class;
 use crate::plan::PlacedService;
 use crate::quic::lb::{ConfigId, Delimited, ServerId, Unroutable};
-use crate::quic::{self, LongHeader, NotQuic, Packet, PacketType, ShortHeader, MAX_CID_LEN};
+use crate::quic::{self, Cid, LongHeader, NotQuic, Packet, PacketType, ShortHeader, MAX_CID_LEN};
 use crate::service::{CidConfig, Routing, Service};
 
 /// What a datagram is to a service that reads QUIC.
@@ -58,6 +59,11 @@ pub(super) enum Named {
 }
 
 impl Named {
+    /// What all of a connection ID says, of which no more than that is known.
+    pub(super) fn by_whole_cid(service: &Service, placed: &PlacedService, cid: &[u8]) -> Self {
+        Self::by(service, placed, cid, Delimited::Exactly)
+    }
+
     /// What `cid` says in a service that uses server IDs.
     fn by(service: &Service, placed: &PlacedService, cid: &[u8], delimited: Delimited) -> Self {
         if service.quic.routing != Routing::ServerId {
@@ -129,6 +135,8 @@ fn config(service: &Service, id: ConfigId) -> Option<&CidConfig> {
 pub(super) struct Datagram<'a> {
     pub(super) packet: Packet<'a>,
     pub(super) named: Named,
+    /// Whether a short header is one of DTLS after all, unless its connection ID is bound.
+    pub(super) resembles_dtls: bool,
 }
 
 impl<'a> Datagram<'a> {
@@ -149,16 +157,26 @@ impl<'a> Datagram<'a> {
             _ => Named::Nothing,
         };
         // A greased short header can look like DTLS, but not if it names a server.
-        let is_dtls = matches!(packet, Packet::Short(_))
+        let resembles_dtls = matches!(packet, Packet::Short(_))
             && named.server_id().is_none()
             && quic::is_dtls(payload);
-        if is_dtls {
-            return Self {
-                packet: Packet::NotQuic(NotQuic::Dtls),
-                named: Named::Nothing,
-            };
+        Self {
+            packet,
+            named,
+            resembles_dtls,
         }
-        Self { packet, named }
+    }
+
+    /// What the datagram is if its connection ID is bound to nobody.
+    pub(super) fn unbound(self) -> Self {
+        if !self.resembles_dtls {
+            return self;
+        }
+        Self {
+            packet: Packet::NotQuic(NotQuic::Dtls),
+            named: Named::Nothing,
+            resembles_dtls: false,
+        }
     }
 
     pub(super) fn form(&self) -> Form {
@@ -211,8 +229,61 @@ impl<'a> Datagram<'a> {
         config(service, id).map(|_| id)
     }
 
+    /// What the packet may do to flow state.
+    pub(super) fn class(&self) -> Class {
+        match self.packet_type() {
+            Some(PacketType::Initial | PacketType::ZeroRtt) => Class::QuicStart,
+            Some(PacketType::VersionNegotiation | PacketType::Retry) => Class::Observer,
+            Some(PacketType::Handshake | PacketType::Unknown) | None => Class::MidFlow,
+        }
+    }
+
+    /// The connection ID by which a binding is looked up: one that describes its length has that,
+    /// any other of a short header the agreed one.
+    pub(super) fn bound_cid(&self, service: &Service) -> Option<Cid> {
+        let cid = match self.packet {
+            Packet::Long(long) if long.packet_type() != PacketType::VersionNegotiation => long.dcid,
+            Packet::Short(short) => match short.rest.first() {
+                Some(first) if is_self_described(service, *first) => {
+                    short.dcid_of_len(described_len(*first))?
+                }
+                _ => short.dcid()?,
+            },
+            _ => return None,
+        };
+        Cid::new(cid).ok()
+    }
+
+    /// The connection ID that a service learns from the packet, unless it is bound: one that its
+    /// server has chosen, as far as the packet's type can tell.
+    pub(super) fn teaches(&self, service: &Service) -> Option<Cid> {
+        let learns = service.quic.routing == Routing::Learned;
+        let is_the_servers = match self.packet {
+            Packet::Long(long) => long.packet_type() == PacketType::Handshake,
+            Packet::Short(_) => true,
+            Packet::NotQuic(_) | Packet::Malformed => false,
+        };
+        let cid = self
+            .bound_cid(service)
+            .filter(|_| learns && is_the_servers)?;
+        (cid.len() == usize::from(service.short_dcid_len)).then_some(cid)
+    }
+
+    /// Whether the server of a service that learns has chosen a connection ID of another length
+    /// than agreed.
+    fn breaks_agreement(&self, service: &Service) -> bool {
+        match self.packet {
+            Packet::Long(long) => {
+                service.quic.routing == Routing::Learned
+                    && long.packet_type() == PacketType::Handshake
+                    && long.dcid.len() != usize::from(service.short_dcid_len)
+            }
+            _ => false,
+        }
+    }
+
     /// The counters of what was read.
-    pub(super) fn counters(&self) -> Vec<Counter> {
+    pub(super) fn counters(&self, service: &Service) -> Vec<Counter> {
         let (form, fixed_bit) = match self.packet {
             Packet::Long(long) => (Counter::GW_COUNTER_QUIC_LONG, long.fixed_bit()),
             Packet::Short(short) => (Counter::GW_COUNTER_QUIC_SHORT, short.fixed_bit()),
@@ -224,6 +295,9 @@ impl<'a> Datagram<'a> {
         }
         if let Packet::Long(long) = self.packet {
             counters.extend(long_counters(&long));
+        }
+        if self.breaks_agreement(service) {
+            counters.push(Counter::GW_COUNTER_CID_LEN_MISMATCH);
         }
         counters.extend(match self.named {
             Named::Unroutable(Unroutable::Reserved) => {
@@ -253,37 +327,40 @@ fn long_counters(long: &LongHeader<'_>) -> impl Iterator<Item = Counter> {
     by_type.into_iter().chain(by_length)
 }
 
+/// Whether the connection ID that begins with this byte says how long it is.
+fn is_self_described(service: &Service, first: u8) -> bool {
+    service.quic.routing == Routing::ServerId && ConfigId::new(first >> 5).is_none()
+}
+
+fn described_len(first: u8) -> usize {
+    usize::from(first & 0x1f) + 1
+}
+
 /// The connection ID of a short header, whose length may be known in three ways.
 fn short_dcid<'a>(service: &Service, short: ShortHeader<'a>) -> Option<&'a [u8]> {
     let by_server_id = service.quic.routing == Routing::ServerId;
     let &first = short.rest.first()?;
-    let len = match ConfigId::new(first >> 5) {
-        _ if !by_server_id => usize::from(service.short_dcid_len),
-        // It describes itself.
-        None => usize::from(first & 0x1f) + 1,
+    let len = match ConfigId::new(first >> 5).filter(|_| by_server_id) {
+        _ if is_self_described(service, first) => described_len(first),
         Some(id) => match config(service, id) {
             Some(config) => usize::from(config.cid_len()),
             None => usize::from(service.short_dcid_len),
         },
+        None => usize::from(service.short_dcid_len),
     };
     (len > 0).then(|| short.dcid_of_len(len)).flatten()
 }
 
-/// What a packet that a server sent says of its server, as far as an ICMP error quotes it: its own
-/// connection ID is the source.
-pub(super) fn quoted(service: &Service, placed: &PlacedService, payload: &[u8]) -> Named {
+/// The connection ID of the server that sent a packet, as far as an ICMP error quotes it: its own
+/// one is the source.
+pub(super) fn quoted_cid(service: &Service, payload: &[u8]) -> Option<Cid> {
     if !service.reads_quic() {
-        return Named::Nothing;
+        return None;
     }
     match quic::read_header(payload, service.short_dcid_len) {
         Packet::Long(long) if long.packet_type() != PacketType::VersionNegotiation => {
-            match long.scid {
-                Some(scid) if (1..=MAX_CID_LEN).contains(&scid.len()) => {
-                    Named::by(service, placed, scid, Delimited::Exactly)
-                }
-                _ => Named::Nothing,
-            }
+            Cid::new(long.scid?).ok()
         }
-        _ => Named::Nothing,
+        _ => None,
     }
 }

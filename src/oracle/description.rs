@@ -164,7 +164,7 @@ fn quic(generation: &Generation, parsed: &Parsed, frame: &[u8]) -> Option<Quic> 
         udp.destination_port,
     );
     let (service, placed) = found.filter(|(service, _)| service.reads_quic())?;
-    let datagram = Datagram::read(service, placed, frame.get(udp.payload.clone())?);
+    let datagram = Datagram::read(service, placed, frame.get(udp.payload.clone())?).unbound();
     let long = match datagram.packet {
         Packet::Long(long) => Some(long),
         _ => None,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::abi;
 use crate::addr::MacAddr;
+use crate::affinity::rules::Standing;
 use crate::id::BackendId;
 use crate::maglev::Table;
 use crate::quic::lb::ServerId;
@@ -47,6 +48,8 @@ pub struct PlacedService {
     pub grace_until_ns: u64,
     /// The backends by row; an empty row belongs to nobody.
     pub rows: Vec<Option<PlacedBackend>>,
+    /// Whether connection IDs may be bound to backends, so that packets look theirs up.
+    pub exact: bool,
     /// The server IDs that name a backend or are in quarantine.
     pub server_ids: Vec<PlacedServerId>,
     /// Who owns which slot; the slots hold rows.
@@ -59,6 +62,11 @@ impl PlacedService {
     /// The backend in this row.
     pub fn backend(&self, row: u16) -> Option<&PlacedBackend> {
         self.rows.get(usize::from(row))?.as_ref()
+    }
+
+    /// How the backend in this row stands to its packets.
+    pub fn standing(&self, row: u16) -> Option<Standing> {
+        self.backend(row).map(PlacedBackend::standing)
     }
 
     /// The backend with this id.
@@ -88,6 +96,16 @@ pub struct PlacedBackend {
     pub source_mac: Option<MacAddr>,
     /// The state that packets see: a ready backend of weight 0 counts as draining.
     pub state: BackendState,
+}
+
+impl PlacedBackend {
+    /// How it stands to its packets.
+    pub fn standing(&self) -> Standing {
+        Standing {
+            state: self.state,
+            incarnation: self.incarnation,
+        }
+    }
 }
 
 /// One server ID under one config.

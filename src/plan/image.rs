@@ -365,7 +365,7 @@ fn service_record(
         slots: placed.slots.len() as u32,
         slots_at: at.slots as u32,
         backends_at: at.backends as u32,
-        flags: flags(service),
+        flags: flags(service, placed),
         grace_until_ns: placed.grace_until_ns,
         hash_final,
         hash_key,
@@ -399,7 +399,7 @@ fn service_record(
     record
 }
 
-fn flags(service: &Service) -> u32 {
+fn flags(service: &Service, placed: &PlacedService) -> u32 {
     use abi::ServiceFlag as Flag;
     [
         (service.reads_quic(), Flag::GW_SERVICE_QUIC),
@@ -409,6 +409,7 @@ fn flags(service: &Service) -> u32 {
             service.tracking == Tracking::All,
             Flag::GW_SERVICE_TRACK_ALL,
         ),
+        (placed.exact, Flag::GW_SERVICE_EXACT),
     ]
     .into_iter()
     .filter(|(set, _)| *set)

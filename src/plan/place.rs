@@ -50,6 +50,7 @@ pub(super) fn place(
             stats: record.stats,
             grace_until_ns: 0,
             rows: rows(&spec, service, record),
+            exact: service.quic.routing == Routing::Learned && service.reads_quic(),
             server_ids: server_ids(service, record, quarantine),
             table: built.table,
             slots: built.slots,

@@ -82,7 +82,10 @@ proptest! {
                         prop_assert_eq!(udp.payload.start, parsed.l4_offset + 8);
                         prop_assert!(frame.get(udp.payload).is_some());
                     }
-                    L4::Tcp(_) => prop_assert!(parsed.l4_offset + 20 <= frame.len()),
+                    L4::Tcp(tcp) => {
+                        prop_assert!(parsed.l4_offset + 20 <= tcp.payload.start);
+                        prop_assert!(frame.get(tcp.payload).is_some());
+                    }
                     L4::IcmpError(icmp) => {
                         prop_assert_eq!(icmp.l3_offset, parsed.l4_offset + 8);
                         prop_assert_eq!(icmp.payload.start, icmp.l4_offset + 8);

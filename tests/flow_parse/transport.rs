@@ -40,6 +40,39 @@ fn tcp_connections_start_with_syn_alone() {
     }
 }
 
+/// The data of a segment begins behind the options and ends with the packet, not with the frame.
+#[test]
+fn tcp_data() {
+    for (words, behind_header, data) in [
+        (5, 0, 0),
+        (5, 1, 1),
+        (5, 40, 40),
+        (6, 3, 0),
+        (6, 4, 0),
+        (6, 5, 1),
+        (15, 39, 0),
+        (15, 41, 1),
+    ] {
+        let mut segment = tcp(50000, 443, 0x10);
+        segment[12] = words << 4;
+        segment.resize(20 + behind_header, 0x5a);
+        for (mut frame, l4_offset) in [(ipv4(TCP, &segment), 34), (ipv6(&[], TCP, &segment), 54)] {
+            let end = frame.len();
+            frame.extend([0; 7]);
+            let parsed = read(&frame);
+            let L4::Tcp(tcp) = parsed.l4 else {
+                panic!("{parsed:?}")
+            };
+            assert_eq!(parsed.l4_offset, l4_offset);
+            assert_eq!(
+                tcp.payload,
+                end - data..end,
+                "{words} words, {behind_header} bytes"
+            );
+        }
+    }
+}
+
 #[test]
 fn udp_lengths() {
     let frames = |datagram: &[u8]| [ipv4(UDP, datagram), ipv6(&[], UDP, datagram)];
