@@ -43,7 +43,8 @@ fn document() -> Value {
             },
             {
                 "name": "routed", "vip": ROUTED_VIP, "port": 443, "quic_only": false,
-                "hash": "source", "fragments": "route", "maglev_table_size": 251,
+                "hash": "source", "fragments": "route", "tracking": "exceptions",
+                "maglev_table_size": 251,
                 "backends": backend("gw-two"),
             },
             {

@@ -4,6 +4,7 @@
 use std::fmt::Debug;
 
 use guideway::abi::{self, TraceFlag};
+use guideway::affinity::state::State;
 use guideway::oracle::{route, Action, Verdict};
 use guideway::plan::Generation;
 use guideway::reason::{Reason, Rule};
@@ -29,7 +30,9 @@ pub(crate) fn agree(
     frame: &[u8],
     linear: usize,
 ) -> Result<Verdict, String> {
-    let model = route(generation, frame, |ifindex| machine.can_redirect(ifindex));
+    let model = route(generation, &mut State::default(), frame, |ifindex| {
+        machine.can_redirect(ifindex)
+    });
     let mut expected = counters(machine, generation);
     let outcome = machine.run(frame, linear);
     count(&mut expected, generation, &model, frame.len());

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use guideway::affinity::state::State;
 use guideway::oracle::{route, Verdict};
 use guideway::plan::{plan, Device, Generation, Options, World};
 use guideway::service::Spec;
@@ -90,11 +91,12 @@ fn nodes_with_one_specification_place_alike() {
             service.server_ids.extend(gone.cloned());
         }
         shuffle_rows(&mut other);
+        let mut states = [State::default(), State::default()];
         for _ in 0..200 {
             let frame = frames::frame(&mut random, &one);
-            let verdict = route(&one, &frame, |_| true);
+            let verdict = route(&one, &mut states[0], &frame, |_| true);
             forwarded += usize::from(verdict.rule.is_some());
-            let elsewhere = route(&other, &frame, |_| true);
+            let elsewhere = route(&other, &mut states[1], &frame, |_| true);
             assert_eq!(
                 shared(verdict),
                 shared(elsewhere),

@@ -90,9 +90,7 @@ fn service(random: &mut Random, protocol: &str, fragments: &str) -> Value {
         "maglev_table_size": random.pick(&TABLE_SIZES),
         "backends": backends(random),
     });
-    if random.percent(30) {
-        service["tracking"] = json!("all");
-    }
+    service["tracking"] = json!("exceptions");
     if protocol == "tcp" {
         return service;
     }
@@ -100,19 +98,15 @@ fn service(random: &mut Random, protocol: &str, fragments: &str) -> Value {
     let routing = match random.below(10) {
         _ if routes_fragments => "tuple",
         0 => "tuple",
-        1..=2 => "learned",
         _ => "server-id",
     };
     service["quic"] = json!({"routing": routing});
     service["short_dcid_len"] = json!(match routing {
         "tuple" => random.between(0, 20),
-        "learned" => random.between(4, 20),
         _ => 0,
     });
-    match routing {
-        "learned" => service["tracking"] = json!("all"),
-        "server-id" => server_ids(random, &mut service),
-        _ => {}
+    if routing == "server-id" {
+        server_ids(random, &mut service);
     }
     service
 }

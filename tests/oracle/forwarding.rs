@@ -2,6 +2,7 @@
 //! Finding the service, placing by flow, and sending.
 
 use guideway::abi::Counter;
+use guideway::affinity::state::State;
 use guideway::oracle::{route, Action};
 use guideway::plan::Generation;
 use guideway::reason::{Reason, Rule};
@@ -75,7 +76,7 @@ fn a_backend_behind_the_ingress_interface_is_sent_to_from_its_address() {
     let mut spec = example();
     spec["services"][0]["backends"][1]["interface"] = json!("edge0");
     let frame = request();
-    let verdict = route(&generation(&spec), &frame, |_| false);
+    let verdict = route(&generation(&spec), &mut State::default(), &frame, |_| false);
     assert_eq!(
         (verdict.action, verdict.reason),
         (Action::Transmit, Reason::Forwarded)
@@ -87,9 +88,12 @@ fn a_backend_behind_the_ingress_interface_is_sent_to_from_its_address() {
 #[test]
 fn a_target_that_is_gone_drops_the_frame() {
     let frame = request();
-    let verdict = route(&generation(&example()), &frame, |ifindex| {
-        ifindex != TARGETS[1]
-    });
+    let verdict = route(
+        &generation(&example()),
+        &mut State::default(),
+        &frame,
+        |ifindex| ifindex != TARGETS[1],
+    );
     assert_eq!(
         (verdict.action, verdict.reason),
         (Action::Drop, Reason::NoTarget)
@@ -192,6 +196,7 @@ fn plain_udp_is_placed_by_flow_whatever_it_carries() {
     let service = &mut spec["services"][0];
     service["short_dcid_len"] = json!(0);
     service["quic_only"] = json!(false);
+    service["tracking"] = json!("exceptions");
     let generation = generation(&spec);
     for payload in [
         &long(0xc0, 1, &[0x5a; 8])[..],

@@ -2,6 +2,7 @@
 //! Specifications, placed on a made-up machine, and payloads.
 
 use guideway::abi::Counter;
+use guideway::affinity::state::State;
 use guideway::id::InterfaceName;
 use guideway::oracle::{route, Action, Verdict};
 use guideway::plan::{plan, Device, Generation, Options, World};
@@ -57,9 +58,9 @@ pub(crate) fn generation(spec: &Value) -> Generation {
     plan.generation().clone()
 }
 
-/// What becomes of a frame when every target is there.
+/// What becomes of a frame that is the first, when every target is there.
 pub(crate) fn run(generation: &Generation, frame: &[u8]) -> Verdict {
-    route(generation, frame, |_| true)
+    route(generation, &mut State::default(), frame, |_| true)
 }
 
 /// A datagram of the client to the first service of the example.
