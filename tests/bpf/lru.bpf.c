@@ -12,7 +12,7 @@
 
 enum {
 	E2BIG = 7,
-	/* A prime above every number of flows here: its multiples visit them all, in another order. */
+	/* A prime above every number of flows here: its multiples visit all, in another order. */
 	SCRAMBLE = 0x9e3779b1,
 	BEAT_BITS = 16,
 };
@@ -36,15 +36,15 @@ struct {
 struct work {
 	__u32 begin; /* the step of the loop to begin with */
 	__u32 count; /* of steps */
-	/* The flow of step i is first + i * stride, or, with a modulus, one of as many in scrambled order. */
+	/* The flow of step i is first + i * stride; with a modulus one of as many, scrambled. */
 	__u32 first;
 	__u32 stride;
 	__u32 modulus;
 	__u32 flags; /* of updates */
 	__u32 touch; /* send a second packet as soon as a flow is inserted */
-	/* The rest is for floods: how many steps later a flow's second packet comes; 0: it never does. */
+	/* The rest is for floods. A flow's second packet comes so many steps later; 0: never. */
 	__u32 second_after;
-	/* As many flows from this one on, by the same stride, send a packet in turn: beat / 2^16 a step. */
+	/* So many flows from this one on, by the same stride, send in turn: beat / 2^16 a step. */
 	__u32 quiet_first;
 	__u32 quiet;
 	__u32 beat;
@@ -171,8 +171,8 @@ static long flood(__u32 index, struct work *work)
 	if (then == beats || !work->quiet)
 		return 0;
 	/*
-	 * A quiet flow that lost its entry has lost its backend with it. To insert it again would hide
-	 * that.
+	 * A quiet flow that lost its entry has lost its backend with it. To insert it again would
+	 * hide that.
 	 */
 	struct gw_flow_key key = key_of(work->quiet_first + beats % work->quiet * work->stride);
 
