@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Compiles the BPF programs into skeletons under `OUT_DIR`.
 //!
-//! `GUIDEWAY_CLANG` names the compiler; the default is the first of `clang` and the versioned names
-//! of Debian and Ubuntu that exists.
+//! `GUIDEWAY_CLANG` names the compiler. The default is the first of `clang` and the versioned names
+//! of Debian and Ubuntu, newest first, that can compile all of them; if none can, the first that
+//! exists, and the crate is built without the programs that decrypt server IDs.
 
 use std::env;
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{exit, Command};
+use std::process::{exit, Command, Stdio};
 
 use libbpf_cargo::SkeletonBuilder;
 
 const PROGRAMS: [&str; 3] = ["abi", "occupancy", "quiclb"];
+/// Programs that keep pointers to kernel objects in maps, which only compilers with type tags can
+/// express.
+const TAGGED: [&str; 2] = ["key", "quiclb_keys"];
 /// Programs for tests and benches alone, which a packaged crate does not have.
 const TEST_PROGRAMS: &str = "tests/bpf";
 const WATCHED: [&str; 4] = ["bpf", "include", "vmlinux", TEST_PROGRAMS];
@@ -24,7 +29,16 @@ fn main() {
     let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default());
     let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
     let clang = clang();
-    for program in PROGRAMS {
+    println!("cargo:rustc-check-cfg=cfg(guideway_keys)");
+    println!("cargo:rustc-env=GUIDEWAY_COMPILER={}", clang.version);
+    let tagged: &[&str] = if clang.tags_types {
+        println!("cargo:rustc-cfg=guideway_keys");
+        &TAGGED
+    } else {
+        &[]
+    };
+    let clang = clang.name;
+    for program in PROGRAMS.iter().chain(tagged) {
         let built = compiler(&root, &out, &clang, "bpf", program)
             .build_and_generate(out.join(format!("{program}.skel.rs")));
         if let Err(error) = built {
@@ -88,24 +102,71 @@ fn compiler(
     builder
 }
 
-fn clang() -> String {
+struct Clang {
+    name: String,
+    /// First line of what it says about itself.
+    version: String,
+    /// Whether it writes the tags of pointers where the kernel reads them: clang 15 and newer.
+    tags_types: bool,
+}
+
+impl Clang {
+    /// None if it cannot be run.
+    fn named(name: String) -> Option<Self> {
+        let run = Command::new(&name).arg("--version").output().ok()?;
+        let text = String::from_utf8_lossy(&run.stdout).into_owned();
+        run.status.success().then(|| Self {
+            version: text.lines().next().unwrap_or_default().to_owned(),
+            tags_types: tags_types(&name).unwrap_or(false),
+            name,
+        })
+    }
+}
+
+/// clang 14 takes the attribute, and writes it for debuggers alone.
+fn tags_types(clang: &str) -> std::io::Result<bool> {
+    let source = "struct s { int i; };\n\
+                  struct t { struct s __attribute__((btf_type_tag(\"gw_tag\"))) *p; } t;\n";
+    let mut compiler = Command::new(clang)
+        .args([
+            "-target", "bpf", "-g", "-O2", "-x", "c", "-S", "-o", "-", "-",
+        ])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()?;
+    if let Some(mut stdin) = compiler.stdin.take() {
+        stdin.write_all(source.as_bytes())?;
+    }
+    let assembly = compiler.wait_with_output()?.stdout;
+    let assembly = String::from_utf8_lossy(&assembly);
+    let mut sections = assembly.split(".section").map(str::trim_start);
+    let types = sections.find(|section| section.starts_with(".BTF,"));
+    Ok(types.is_some_and(|types| types.contains("gw_tag")))
+}
+
+fn clang() -> Clang {
     if let Ok(named) = env::var("GUIDEWAY_CLANG") {
-        return named;
+        return Clang::named(named.clone()).unwrap_or_else(|| {
+            eprintln!("guideway compiles BPF programs, and GUIDEWAY_CLANG={named} cannot be run");
+            exit(1);
+        });
     }
     let versioned = (14..=22).rev().map(|version| format!("clang-{version}"));
-    for candidate in std::iter::once("clang".to_owned()).chain(versioned) {
-        if Command::new(&candidate)
-            .arg("--version")
-            .output()
-            .is_ok_and(|run| run.status.success())
-        {
-            return candidate;
+    let candidates = std::iter::once("clang".to_owned()).chain(versioned);
+    let mut first = None;
+    for clang in candidates.filter_map(Clang::named) {
+        if clang.tags_types {
+            return clang;
         }
+        first.get_or_insert(clang);
     }
-    eprintln!(
-        "guideway compiles BPF programs and found no clang (14 or newer).\n\
-         Debian and Ubuntu: apt-get install clang libelf-dev zlib1g-dev pkg-config make gcc\n\
-         A compiler under another name: GUIDEWAY_CLANG=/path/to/clang"
-    );
-    exit(1);
+    first.unwrap_or_else(|| {
+        eprintln!(
+            "guideway compiles BPF programs and found no clang (14 or newer).\n\
+             Debian and Ubuntu: apt-get install clang libelf-dev zlib1g-dev pkg-config make gcc\n\
+             A compiler under another name: GUIDEWAY_CLANG=/path/to/clang"
+        );
+        exit(1);
+    })
 }

@@ -27,6 +27,16 @@ missing_packages() {
     has ethtool || echo ethtool
 }
 
+# Whether some clang can compile the programs that decrypt server IDs, see build.rs.
+compiles_keys() {
+    local clang major
+    for clang in ${GUIDEWAY_CLANG:-clang $(compgen -G '/usr/bin/clang-[0-9][0-9]' || true)}; do
+        major=$("$clang" -dM -E -x c /dev/null 2>/dev/null | awk '$2 == "__clang_major__" { print $3 }')
+        [ "${major:-0}" -ge 15 ] && return
+    done
+    return 1
+}
+
 has() {
     PATH="$PATH:/usr/sbin:/sbin" command -v "$1" >/dev/null 2>&1
 }
@@ -55,6 +65,15 @@ if [ -n "$packages" ]; then
         echo "As root: apt-get install $packages" >&2
         exit 1
     fi
+fi
+
+# Nothing else needs it: without, specifications with keys are refused, and tests of them left out.
+if [ -z "${GUIDEWAY_CLANG:-}" ] && ! compiles_keys && [ "$(id -u)" = 0 ] && has apt-get; then
+    echo 'Installing: clang-16'
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get install -y --no-install-recommends clang-16 >/dev/null 2>&1 ||
+        { apt-get update -q && apt-get install -y --no-install-recommends clang-16; } >/dev/null 2>&1 ||
+        echo 'Not available: clang-16 (or any from 15 on), for encrypted server IDs.' >&2
 fi
 
 # Only a toolchain with these components can run the lints; without rustup they are left out later.

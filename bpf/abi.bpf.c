@@ -21,6 +21,8 @@ const volatile struct {
 	struct gw_admission admission[0];
 	struct gw_collection collection[0];
 	struct gw_occupancy occupancy[0];
+	struct gw_crypto_slot crypto_slot[0];
+	struct gw_key_request key_request[0];
 	struct gw_service_stats service_stats[0];
 	struct gw_backend_stats backend_stats[0];
 	struct gw_reason_stats reason_stats[0];

@@ -8,6 +8,7 @@
 
 pub mod attach;
 pub mod clock;
+pub mod keys;
 pub mod map;
 pub mod netdev;
 pub mod object;

@@ -11,6 +11,7 @@ use std::process::Command;
 use guideway::error::ErrorKind;
 use guideway::id::InstanceId;
 use guideway::kernel::attach::{Attachment, Mode, NetlinkAttachment, XdpLink};
+use guideway::kernel::keys::{self, Contexts};
 use guideway::kernel::map::{Map, MapShape};
 use guideway::kernel::object::{LoadError, Options};
 use guideway::kernel::probe::{self, Capability};
@@ -318,6 +319,28 @@ fn cap_bpf_and_cap_net_admin_suffice_for_everything() {
             assert_eq!(xdp_seen_by_ip("near"), None);
             lock.unpin(Section::Links, "xdp").expect("unpin");
             lock.remove().expect("remove");
+        });
+    });
+}
+
+#[test]
+fn they_suffice_for_keys_too() {
+    isolated("kernel_object::keys", || {
+        if !netns::require_keys("kernel_object::keys") {
+            return;
+        }
+        with_only(&[BPF, NET_ADMIN], || {
+            let options = Options {
+                keys: true,
+                ..Options::default()
+            };
+            let mut object = options.load().expect("load");
+            let map = object.take_map(keys::MAP).expect("a map");
+            let contexts = Contexts::new(map).expect("its shape");
+            let maker = contexts.maker().expect("a maker");
+            maker.put(3, 5, &[7; 16]).expect("a context");
+            assert_eq!(contexts.incarnations().expect("read")[3], 5);
+            contexts.remove(3).expect("remove");
         });
     });
 }

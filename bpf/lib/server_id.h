@@ -3,7 +3,7 @@
 #ifndef GW_LIB_SERVER_ID_H
 #define GW_LIB_SERVER_ID_H
 
-#include "service.h"
+#include "crypto.h"
 
 enum {
 	GW_QUIC_LB_RESERVED = 7,
@@ -28,12 +28,6 @@ static __always_inline bool gw_names_server(__u8 named)
 {
 	return named == GW_NAMED_BACKEND || named == GW_NAMED_UNKNOWN ||
 	       named == GW_NAMED_QUARANTINED;
-}
-
-/* The first bytes of a little-endian word: none for 0, all for 8 and more. */
-static __always_inline __u64 gw_first_bytes(__u64 word, __u32 bytes)
-{
-	return bytes < 8 ? word & ((1ULL << (8 * bytes)) - 1) : word;
 }
 
 /* Exact look-up of (config, bytes); the hash only says where to begin. */
@@ -87,11 +81,19 @@ static __always_inline enum gw_named gw_decode_server_id(const struct gw_run *ru
 	if (config->encodes_length &&
 	    (cid->first & GW_QUIC_LB_LENGTH_BITS) + 1 != config->cid_len)
 		return GW_NAMED_OTHER_LENGTH;
+	a = cid->a;
+	b = cid->b;
 	/* An encrypted block is never read as plaintext: that would place packets at random. */
-	if (config->mode != GW_QUIC_MODE_PLAIN)
-		return GW_NAMED_NO_CONFIG;
-	a = gw_first_bytes(cid->a, length);
-	b = length > 8 ? gw_first_bytes(cid->b, length - 8) : 0;
+	if (config->mode != GW_QUIC_MODE_PLAIN) {
+		struct gw_plaintext text = { .a = a, .b = b };
+
+		if (!gw_decrypt_server_id(run, config, &text))
+			return GW_NAMED_NO_CONFIG;
+		a = text.a;
+		b = text.b;
+	}
+	a = gw_first_bytes(a, length);
+	b = length > 8 ? gw_first_bytes(b, length - 8) : 0;
 	return gw_find_server_id(run, id, length, a, b);
 }
 

@@ -5,6 +5,7 @@
 
 #include "vmlinux.h"
 #include "affinity.h"
+#include "crypto.h"
 #include "events.h"
 #include "limits.h"
 #include "meta.h"
@@ -29,6 +30,8 @@ GW_SIZE(gw_binding, 24);
 GW_SIZE(gw_admission, 16);
 GW_SIZE(gw_collection, 88);
 GW_SIZE(gw_occupancy, 16);
+GW_SIZE(gw_crypto_slot, 16);
+GW_SIZE(gw_key_request, 24);
 GW_SIZE(gw_service_stats, 464);
 GW_SIZE(gw_event, 88);
 GW_SIZE(gw_event_bucket, 48);

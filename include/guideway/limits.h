@@ -32,6 +32,9 @@ enum gw_limit {
 	GW_MAX_CID_BYTES = 20,
 	GW_MAX_SERVER_ID_BYTES = 15,
 	GW_QUIC_CONFIGS = 8,
+	GW_KEY_BYTES = 16,
+	/* Keys of encrypted server IDs, of all services together. */
+	GW_MAX_CRYPTO_CONTEXTS = 1024,
 	GW_MAX_VLAN_TAGS = 2,
 	GW_MAX_EXT_HEADERS = 6,
 	GW_MAX_EXT_BYTES = 512,

@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
 
+use libbpf_rs::skel::OpenSkel;
+use libbpf_rs::OpenObject;
+
 use super::load::{take, Loading};
 use super::map::{Map, MapShape};
 use super::probe::Capability;
@@ -23,8 +26,14 @@ pub use super::load::LoadError;
     clippy::undocumented_unsafe_blocks,
     dead_code
 )]
-mod quiclb {
-    include!(concat!(env!("OUT_DIR"), "/quiclb.skel.rs"));
+mod skeletons {
+    pub(super) mod plain {
+        include!(concat!(env!("OUT_DIR"), "/quiclb.skel.rs"));
+    }
+    #[cfg(guideway_keys)]
+    pub(super) mod keys {
+        include!(concat!(env!("OUT_DIR"), "/quiclb_keys.skel.rs"));
+    }
 }
 
 /// How the load balancer's object is loaded.
@@ -32,6 +41,9 @@ mod quiclb {
 pub struct Options<'a> {
     /// Load the program that notes its decisions in the trace map.
     pub tracing: bool,
+    /// Load the program that decrypts server IDs; it and its maps are that of the other and more.
+    /// Where [`keys::support`](super::keys::support) says that it works.
+    pub keys: bool,
     /// Cells that each generation has room for, [`ROOM_CELLS`](super::publish::ROOM_CELLS) if
     /// none.
     pub cells: Option<u32>,
@@ -53,6 +65,37 @@ pub struct Object {
 }
 
 const NAME: &str = "gw_quiclb";
+/// Where the generation is, and its template.
+const SLOT: &str = "gw_ql_gen";
+const CELLS: &str = "gw_ql_cells";
+
+/// Runs `$do` with the builder of the skeleton of the object with keys or without; both have the
+/// same members.
+macro_rules! with_builder {
+    ($keys:expr, $builder:ident => $do:expr) => {
+        if $keys {
+            #[cfg(guideway_keys)]
+            {
+                let $builder = skeletons::keys::QuiclbKeysSkelBuilder::default();
+                $do
+            }
+            #[cfg(not(guideway_keys))]
+            Err(without_keys())
+        } else {
+            let $builder = skeletons::plain::QuiclbSkelBuilder::default();
+            $do
+        }
+    };
+}
+
+#[cfg(not(guideway_keys))]
+fn without_keys() -> LoadError {
+    LoadError::Refused {
+        object: NAME,
+        cause: "this build has no program that decrypts server IDs".into(),
+        messages: String::new(),
+    }
+}
 
 impl Options<'_> {
     fn loading(&self) -> Loading<'_> {
@@ -67,36 +110,40 @@ impl Options<'_> {
 
     /// The shape each map of the object will have, by name: what to open pinned maps with.
     pub fn shapes(&self) -> Result<BTreeMap<String, MapShape>, LoadError> {
-        let builder = quiclb::QuiclbSkelBuilder::default();
-        self.loading().shapes(builder, &mut MaybeUninit::uninit())
+        let mut storage = MaybeUninit::uninit();
+        with_builder!(self.keys, builder => self.loading().shapes(builder, &mut storage))
     }
 
     /// Loads the object. Nothing is attached or pinned.
+    ///
+    /// # Errors
+    /// [`LoadError`]; [`Refused`](LoadError::Refused) also if [`keys`](Self::keys) are asked of a
+    /// build without.
     pub fn load(&self) -> Result<Object, LoadError> {
-        self.load_changed(|_| {})
+        self.load_changed(|_| Ok(()))
     }
 
     /// Loads the object after `change` had its way with it.
     fn load_changed(
         &self,
-        change: impl FnOnce(&mut quiclb::OpenQuiclbSkel<'_>),
+        change: impl FnOnce(&mut OpenObject) -> Result<(), libbpf_rs::Error>,
     ) -> Result<Object, LoadError> {
         let template = self
             .cells
-            .map(|cells| Map::create(&publish::shape("gw_ql_cells", cells), None));
+            .map(|cells| Map::create(&publish::shape(CELLS, cells), None));
         // It must live until the object is loaded.
         let template = template.transpose()?;
-        let builder = quiclb::QuiclbSkelBuilder::default();
         let mut storage = MaybeUninit::uninit();
-        let mut parts = self.loading().load(builder, &mut storage, |skeleton| {
-            if let Some(data) = skeleton.maps.rodata_data.as_mut() {
-                data.gw_tracing = self.tracing;
-            }
-            if let Some(template) = &template {
-                skeleton.maps.gw_ql_gen.set_inner_map_fd(template.as_fd())?;
-            }
-            change(skeleton);
-            Ok(())
+        let mut parts = with_builder!(self.keys, builder => {
+            self.loading().load(builder, &mut storage, |skeleton| {
+                if let Some(data) = skeleton.maps.rodata_data.as_mut() {
+                    data.gw_tracing = self.tracing;
+                }
+                if let Some(template) = &template {
+                    set_template(skeleton.open_object_mut(), template)?;
+                }
+                change(skeleton.open_object_mut())
+            })
         })?;
         Ok(Object {
             program: take(&mut parts.programs, "program", NAME)?,
@@ -104,6 +151,11 @@ impl Options<'_> {
             verifier_report: parts.verifier_report,
         })
     }
+}
+
+fn set_template(object: &mut OpenObject, template: &Map) -> Result<(), libbpf_rs::Error> {
+    let mut maps = object.maps_mut().filter(|map| map.name() == SLOT);
+    maps.try_for_each(|mut map| map.set_inner_map_fd(template.as_fd()))
 }
 
 impl Object {
@@ -144,12 +196,7 @@ mod tests {
             };
             let template = Map::create(&cells, None).expect("create");
             let error = Options::default()
-                .load_changed(|skeleton| {
-                    let outer = &mut skeleton.maps.gw_ql_gen;
-                    outer
-                        .set_inner_map_fd(template.as_fd())
-                        .expect("a template");
-                })
+                .load_changed(|object| set_template(object, &template))
                 .expect_err("the verifier refuses it");
             assert_eq!(error.kind(), ErrorKind::Verifier, "{error}");
             let LoadError::Verifier { program, log, .. } = &error else {

@@ -34,6 +34,10 @@ mod skeletons {
     pub(super) mod occupancy {
         include!(concat!(env!("OUT_DIR"), "/occupancy.skel.rs"));
     }
+    #[cfg(guideway_keys)]
+    pub(super) mod key {
+        include!(concat!(env!("OUT_DIR"), "/key.skel.rs"));
+    }
 }
 
 /// An object of routines.
@@ -42,12 +46,18 @@ mod skeletons {
 pub enum Source {
     /// `gw_occupancy`: how many entries flow state has. Minimum kernel: 6.6.
     Occupancy,
+    /// `gw_put_key`: makes contexts for encrypted server IDs, and `gw_try_key`, an XDP program that
+    /// tries one. Minimum kernel: 6.11.
+    #[cfg(guideway_keys)]
+    Key,
 }
 
 impl Source {
     fn name(self) -> &'static str {
         match self {
             Self::Occupancy => "gw_occupancy",
+            #[cfg(guideway_keys)]
+            Self::Key => "gw_key",
         }
     }
 }
@@ -84,6 +94,11 @@ macro_rules! with_builder {
         match $source {
             Source::Occupancy => {
                 let $builder = skeletons::occupancy::OccupancySkelBuilder::default();
+                $do
+            }
+            #[cfg(guideway_keys)]
+            Source::Key => {
+                let $builder = skeletons::key::KeySkelBuilder::default();
                 $do
             }
         }

@@ -31,6 +31,24 @@ pub(crate) fn require_kernel(test: &str) -> bool {
     false
 }
 
+/// Whether programs can decrypt server IDs here. Where they cannot, the test says so and passes; with
+/// `CI=true` it fails, unless the kernel has no functions for it or a compiler without was asked for.
+pub(crate) fn require_keys(test: &str) -> bool {
+    use guideway::kernel::{keys, probe};
+    let support = keys::support();
+    if support == keys::Support::Works {
+        return true;
+    }
+    let expected = probe::features().crypto_kfuncs && std::env::var_os("GUIDEWAY_CLANG").is_none();
+    assert!(
+        !expected || std::env::var("CI").as_deref() != Ok("true"),
+        "{test} cannot run: {support:?}, compiled by {}",
+        keys::COMPILER
+    );
+    let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {support:?}");
+    false
+}
+
 fn enter() -> Result<(), String> {
     // Competitors in these tests provoke errors, and libbpf prints what the kernel says.
     static QUIET: std::sync::Once = std::sync::Once::new();
