@@ -5,10 +5,11 @@
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 
-use super::rules::{Level, Refusal};
+use super::rules::{Change, Class, Decision, Level, Question, Refusal, Slot, Standing};
 use super::{Binding, CidKey, Origin, Phase};
 use crate::abi::Limit;
 use crate::hash::FlowKey;
+use crate::service::Tracking;
 
 /// A stamp is renewed only when it is older than this: otherwise every packet of a flow would take
 /// the entry's cache line from the other CPUs.
@@ -53,6 +54,66 @@ impl State {
         self.admissions.get(&stats).copied().unwrap_or_default()
     }
 
+    /// Places a packet by its flow as the [rules](super::rules) say, and does to the flow's entry
+    /// what they ask for. `backends` tells of each row who is in it.
+    pub fn place(
+        &mut self,
+        flow: &FlowId,
+        packet: &PacketFacts,
+        backends: impl Fn(u16) -> Option<Standing>,
+    ) -> Placement {
+        let mut question = Question {
+            slot: packet.slot,
+            tracking: packet.tracking,
+            class: packet.class,
+            entry: None,
+            grace: self.now_ns < packet.grace_until_ns,
+            level: self.admission(packet.stats).flows,
+        };
+        let found = self.flows.get(&flow.key).copied();
+        let found = found.filter(|_| question.needs_entry());
+        let own = found.filter(|entry| flow.owns(entry));
+        question.entry = own.as_ref();
+        let mut placement = Placement {
+            decision: question.place(&backends),
+            created: false,
+            met_stranger: found.is_some() && own.is_none(),
+        };
+        let decision = &mut placement.decision;
+        let bind = decision
+            .answer
+            .and_then(|(row, _)| Some((row, backends(row)?.incarnation)));
+        if let (Change::Insert { .. }, Some(bind)) = (decision.change, bind) {
+            let mut entry = Binding::of_traffic(flow.tag, flow.hash, bind, self.now_ns);
+            entry.note(packet.hints);
+            match self.insert_flow(packet.stats, flow.key, entry) {
+                Ok(()) => placement.created = true,
+                Err(NotInserted::Full) => *decision = decision.refused(Refusal::Full),
+                Err(NotInserted::Exists) => {
+                    let second = self.flows.get(&flow.key);
+                    let second = second.filter(|entry| flow.owns(entry));
+                    *decision = decision.raced(second, &backends);
+                }
+            }
+        }
+        if decision.keeps_open {
+            self.note_refusal(packet.stats);
+        }
+        let now_ns = self.now_ns;
+        if let (Some(entry), Some(bind)) = (self.flows.get_mut(&flow.key), bind) {
+            match decision.change {
+                Change::None | Change::Insert { .. } => {}
+                Change::Revive => entry.revive(),
+                Change::Refresh | Change::Rebind => {
+                    (entry.row, entry.incarnation) = bind;
+                    entry.touch(now_ns);
+                    entry.note(packet.hints);
+                }
+            }
+        }
+        placement
+    }
+
     /// Inserts a flow's entry for the service with these counters. A full table takes nothing more
     /// for it until user space lowers the level.
     ///
@@ -95,6 +156,54 @@ impl State {
             *refused_ns = self.now_ns;
         }
     }
+}
+
+/// A flow as the map of entries knows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct FlowId {
+    /// The key of its entry.
+    pub key: FlowKey,
+    /// What its entry carries, beside the hash, to be told from a stranger's.
+    pub tag: u16,
+    /// The hash that places it.
+    pub hash: u32,
+}
+
+impl FlowId {
+    /// Whether an entry under its key is its own. The memory of one that was deleted is used again
+    /// at once, so a look-up may give another's.
+    pub fn owns(&self, entry: &Binding) -> bool {
+        (entry.tag, entry.hash) == (self.tag, self.hash)
+    }
+}
+
+/// A packet and its service, as far as they decide where it goes.
+#[derive(Debug, Clone, Copy)]
+pub struct PacketFacts {
+    /// The slot of its flow.
+    pub slot: Slot,
+    /// What its service tracks.
+    pub tracking: Tracking,
+    /// Index of the service's counters.
+    pub stats: u32,
+    /// Until when the service's handshake grace lasts; 0: there is none.
+    pub grace_until_ns: u64,
+    /// What it may do.
+    pub class: Class,
+    /// What it says of its connection's end.
+    pub hints: Hints,
+}
+
+/// How a packet was placed, and what that did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Placement {
+    /// Where it goes.
+    pub decision: Decision,
+    /// Whether its flow has an entry that it had not.
+    pub created: bool,
+    /// Whether the look-up gave a stranger's entry, which counts as none.
+    pub met_stranger: bool,
 }
 
 /// What may be inserted for a service.

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Placement by the binding of a connection ID, and how bindings are learned.
 
-use super::placement::Hashed;
 use super::{Packet, Placed, Router, Target};
 use crate::abi::{Counter, Limit};
 use crate::affinity::rules::{Class, Outcome};
-use crate::affinity::state::NotInserted;
+use crate::affinity::state::{FlowId, NotInserted};
 use crate::affinity::{cid_tag, Binding, CidKey, Origin};
 use crate::plan::PlacedBackend;
 use crate::quic::Cid;
@@ -63,8 +62,8 @@ impl<'a> Router<'a, '_> {
 
     /// The owner of the flow's slot, for a packet whose binding is of no use.
     fn owner(&mut self, target: Target<'a>, packet: Packet) -> Result<&'a PlacedBackend, Reason> {
-        let flow = self.hash(target, &packet.flow)?;
-        let Some(row) = flow.slot.owner else {
+        let (_, slot) = self.hash(target, &packet.flow)?;
+        let Some(row) = slot.owner else {
             self.count(Outcome::NoBackend.counter());
             return Err(Reason::NoBackend);
         };
@@ -90,7 +89,7 @@ impl<'a> Router<'a, '_> {
         packet: Packet,
         backend: &PlacedBackend,
     ) -> Result<(), Reason> {
-        let flow = self.hash(target, &packet.flow)?;
+        let (flow, _) = self.hash(target, &packet.flow)?;
         let bind = |entry: &Binding| (entry.row, entry.incarnation);
         match self.find_flow(&flow) {
             Some(entry) if bind(&entry) == (backend.row, backend.incarnation) => {
@@ -104,7 +103,8 @@ impl<'a> Router<'a, '_> {
             None => {
                 let stats = target.placed.stats;
                 let level = self.state.admission(stats).flows;
-                let entry = self.new_flow(&flow, backend);
+                let bind = (backend.row, backend.incarnation);
+                let entry = Binding::of_traffic(flow.tag, flow.hash, bind, self.state.now_ns);
                 if level.admit(target.service.tracking, packet.class).is_ok()
                     && self.state.insert_flow(stats, flow.key, entry).is_ok()
                 {
@@ -117,7 +117,7 @@ impl<'a> Router<'a, '_> {
     }
 
     /// Binds a connection ID to the backend of the flow that it was seen on.
-    pub(super) fn learn(&mut self, target: Target<'_>, flow: &Hashed, cid: Cid) {
+    pub(super) fn learn(&mut self, target: Target<'_>, flow: &FlowId, cid: Cid) {
         let Some(entry) = self.state.flows.get(&flow.key).copied() else {
             return;
         };
