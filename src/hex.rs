@@ -67,6 +67,20 @@ pub(crate) fn decode_up_to<const N: usize>(
     Ok((bytes, found / 2))
 }
 
+/// Reads any number of bytes.
+pub(crate) fn decode(text: &str) -> Result<Vec<u8>, HexError> {
+    let found = text.chars().count();
+    if found % 2 != 0 {
+        return Err(HexError::Length {
+            expected: found + 1,
+            found,
+        });
+    }
+    let mut bytes = vec![0; found / 2];
+    decode_into(text, &mut bytes)?;
+    Ok(bytes)
+}
+
 fn decode_into(text: &str, bytes: &mut [u8]) -> Result<(), HexError> {
     for (position, c) in text.chars().enumerate() {
         let digit = c.to_digit(16).ok_or(HexError::Digit { position })?;
@@ -78,9 +92,12 @@ fn decode_into(text: &str, bytes: &mut [u8]) -> Result<(), HexError> {
     Ok(())
 }
 
+const DIGITS: &[u8; 16] = b"0123456789abcdef";
+
 /// Bytes as lower-case digits without a prefix.
 pub(crate) fn encode(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    let digits = |byte: &u8| [byte >> 4, byte & 15].map(|digit| char::from(DIGITS[digit as usize]));
+    bytes.iter().flat_map(digits).collect()
 }
 
 /// Writes bytes as lower-case digits without a prefix.
@@ -96,6 +113,10 @@ mod tests {
     fn digits_of_both_cases_make_bytes() {
         assert_eq!(decode_exact::<4>("00fFa19b"), Ok([0x00, 0xff, 0xa1, 0x9b]));
         assert_eq!(decode_up_to::<4>("c460", 1), Ok(([0xc4, 0x60, 0, 0], 2)));
+        assert_eq!(decode("00fFa1"), Ok(vec![0x00, 0xff, 0xa1]));
+        assert_eq!(decode(""), Ok(vec![]));
+        assert!(decode("00f").is_err());
+        assert_eq!(encode(&[0x00, 0xff, 0xa1]), "00ffa1");
     }
 
     #[test]

@@ -10,6 +10,7 @@ pub mod attach;
 pub mod clock;
 pub mod keys;
 pub mod map;
+pub mod memory;
 pub mod netdev;
 pub mod object;
 pub mod probe;

@@ -218,7 +218,7 @@ fn service_text(service: &ServicePlan, text: &mut String) {
     backends.write(text);
 }
 
-/// What becomes of flows; nothing where nothing moves.
+/// What becomes of flows; nothing where nothing moves and no slot is marked.
 pub(crate) fn disruption_text(disruption: &Disruption, text: &mut String) {
     if disruption.slots_moved > 0 {
         text.push_str(&format!(
@@ -229,16 +229,28 @@ pub(crate) fn disruption_text(disruption: &Disruption, text: &mut String) {
             disruption.slots_extra,
         ));
     }
-    if disruption.slots_open > 0 || disruption.slots_held > 0 || disruption.bindings_lost > 0 {
+    if disruption.slots_open > 0 || disruption.slots_held > 0 {
+        text.push_str(&format!("  slots {} open", disruption.slots_open));
+        if disruption.slots_open > 0 {
+            text.push_str(&format!(" for {} s", disruption.window_seconds));
+        }
         text.push_str(&format!(
-            "  slots {} open, {} held for {} s; {} flows live, {} entries expected, {} bindings \
-             lost\n",
-            disruption.slots_open,
-            disruption.slots_held,
-            disruption.window_seconds,
+            ", {} held; {} entries expected\n",
+            disruption.slots_held, disruption.entries_expected,
+        ));
+    }
+    let flows = [
+        disruption.flows_live,
+        disruption.flows_moved,
+        disruption.flows_at_risk,
+    ];
+    if disruption.slots_moved > 0 || flows.iter().flatten().any(|flows| *flows > 0) {
+        text.push_str(&format!(
+            "  flows {} live, {} moved, {} at risk; {} bindings lost\n",
             or_dash(disruption.flows_live),
-            disruption.entries_expected,
-            disruption.bindings_lost,
+            or_dash(disruption.flows_moved),
+            or_dash(disruption.flows_at_risk),
+            or_dash(disruption.bindings_lost),
         ));
     }
 }

@@ -3,9 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::record::{
-    BackendRecord, Fold, Identity, Live, QuarantinedId, RetiredBackend, ServiceRecord,
-};
+use super::live::Live;
+use super::marks::Marks;
+use super::record::{BackendRecord, Fold, Identity, QuarantinedId, RetiredBackend, ServiceRecord};
+use super::world::World;
 use super::Options;
 use crate::abi;
 use crate::service::{Backend, Fault, FaultCode, Routing, Service, Spec, Warning, WarningCode};
@@ -30,13 +31,14 @@ pub(super) struct Assignment {
 
 /// Gives every backend of `spec` its row, incarnation and counters, continuing `live`.
 ///
-/// `now_ns` is nanoseconds since boot. Interface indices and source addresses are left empty.
+/// Interface indices, source addresses and marks of slots are left empty.
 pub(super) fn assign(
     live: Option<&Live>,
     spec: &Spec,
     options: Options,
-    now_ns: u64,
+    world: &World,
 ) -> Assignment {
+    let now_ns = world.boot_ns;
     let mut assignment = Assignment::default();
     let base = live.map(|live| &live.record);
     let mut service_stats = Indices::new(
@@ -147,6 +149,12 @@ pub(super) fn assign(
             id: service.id.get(),
             stats,
             backends,
+            since_ns: before.map_or(0, |before| before.since_ns),
+            exact: before.is_some_and(|before| before.exact)
+                || live.is_some_and(|live| live.exact.contains(&service.id.get())),
+            tracking_since_ns: tracking_since(live, before, service, world),
+            grace_until_ns: before.map_or(0, |before| before.grace_until_ns),
+            marks: Marks::default(),
         });
     }
 
@@ -171,6 +179,23 @@ pub(super) fn assign(
         .retain(|retired| may_return(retired, &assignment.services));
     assignment.quarantine = quarantine;
     assignment
+}
+
+/// Since when the service's flows are tracked as they will be; none: since the publication.
+fn tracking_since(
+    live: Option<&Live>,
+    before: Option<&ServiceRecord>,
+    service: &Service,
+    world: &World,
+) -> Option<u64> {
+    let (live, before) = (live?, before?);
+    let old = live
+        .spec
+        .services()
+        .iter()
+        .find(|old| old.id == service.id)?;
+    (old.tracking == service.tracking)
+        .then(|| live.settled(before.tracking_since_ns, world.monotonic_ns))
 }
 
 /// Whether a backend that left can still come back as itself: nobody has its id or row. So there

@@ -5,15 +5,27 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
+use super::document::ServicePlan;
 use super::generation::Generation;
 use super::image::Layout;
+use super::live::Live;
+use super::place::Placed;
+use super::world::World;
 use crate::abi;
 use crate::id::InterfaceName;
-use crate::service::{Fault, FaultCode, Limits};
+use crate::service::{Fault, FaultCode, Limits, Warning, WarningCode};
 
 /// Server IDs of one service, those in quarantine included.
 const SERVER_IDS: u64 = 512;
 const MIB: u64 = 1 << 20;
+/// Kernel memory of one entry: 64 bytes for its bucket and header, then key and value, each a
+/// multiple of 8.
+const FLOW_BYTES: u64 = entry_bytes(size_of::<abi::FlowKey>());
+const CID_BYTES: u64 = entry_bytes(size_of::<abi::CidKey>());
+
+const fn entry_bytes(key: usize) -> u64 {
+    (64 + key.next_multiple_of(8) + size_of::<abi::Binding>().next_multiple_of(8)) as u64
+}
 
 /// What a plan uses of each limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -36,7 +48,7 @@ pub struct Capacity {
     pub flows: PredictedUse,
     /// Entries of the map of connection IDs.
     pub cids: PredictedUse,
-    /// Kernel memory of what a publication creates, in bytes.
+    /// Kernel memory of generations and flow state, in bytes.
     pub memory_bytes: MemoryUse,
     /// Cells of 256 bytes that the generation uses of those that every generation of the instance
     /// has room for. Fixed when the instance is made, by `/limits/memory_mib`.
@@ -76,7 +88,7 @@ pub struct MemoryUse {
     pub generation: u64,
     /// It and the one it replaces, which exist together for a moment.
     pub both_generations: u64,
-    /// Flow state.
+    /// Flow state: all its entries, used or not, which exist from when the instance is made.
     pub affinity: u64,
     /// What the specification allows.
     pub limit: u64,
@@ -107,14 +119,20 @@ fn targets(generation: &Generation) -> impl Iterator<Item = &InterfaceName> {
         .filter(|name| *name != generation.spec.interface())
 }
 
+/// The lower bound of `/limits/flows`.
+const FEWEST_FLOWS: u64 = 1024;
+
 /// Counts what `generation` uses of an instance whose generations have room for `room` cells;
-/// `before` is the one that it replaces.
+/// `before` is the one that it replaces, `services` what becomes of either's.
 pub(super) fn capacity(
     generation: &Generation,
     layout: &Layout,
     room: u32,
-    before: Option<&Generation>,
+    live: Option<&Live>,
+    before: Option<&Placed>,
+    services: &[ServicePlan],
 ) -> Capacity {
+    let before = before.map(|before| &before.generation);
     let limits = generation.spec.limits();
     let placed = || generation.services.iter();
     let new_bytes = cell_bytes(room);
@@ -122,11 +140,12 @@ pub(super) fn capacity(
         used: used as u64,
         limit,
     };
-    let unused = |limit: u32| PredictedUse {
-        used: 0,
-        predicted: 0,
-        limit: limit.into(),
-    };
+    let known = live.map(|live| &live.flow_state);
+    let flows = known.and_then(|known| known.flows).unwrap_or(0);
+    let cids = known.and_then(|known| known.cids).unwrap_or(0);
+    let expected = services
+        .iter()
+        .map(|service| service.disruption.entries_expected);
     Capacity {
         services: used(placed().count(), abi::Limit::GW_MAX_SERVICES.0.into()),
         backends: used(
@@ -150,24 +169,54 @@ pub(super) fn capacity(
             SERVER_IDS,
         ),
         crypto_contexts: Use { used: 0, limit: 0 },
-        flows: unused(limits.flows),
-        cids: unused(limits.cids),
+        flows: PredictedUse {
+            used: flows,
+            predicted: flows.saturating_add(expected.sum()),
+            limit: limits.flows.into(),
+        },
+        cids: PredictedUse {
+            used: cids,
+            predicted: cids,
+            limit: limits.cids.into(),
+        },
         memory_bytes: MemoryUse {
             generation: new_bytes,
             both_generations: match before {
                 Some(_) => 2 * new_bytes,
                 None => new_bytes,
             },
-            affinity: 0,
+            affinity: affinity_bytes(limits),
             limit: u64::from(limits.memory_mib) * MIB,
         },
         cells: used(layout.cells, room.into()),
     }
 }
 
+/// Kernel memory of both maps of flow state.
+fn affinity_bytes(limits: &Limits) -> u64 {
+    u64::from(limits.flows) * FLOW_BYTES + u64::from(limits.cids) * CID_BYTES
+}
+
 impl Capacity {
-    /// A fault for each limit that does not suffice.
-    pub(super) fn faults(&self, generation: &Generation) -> Vec<Fault> {
+    /// The warning that the flow map may get full.
+    pub(super) fn warning(&self) -> Option<Warning> {
+        let flows = self.flows;
+        let message = format!(
+            "flows: {} entries now and {} expected, the limit is {}: those without an entry go \
+             where they would without flow state, and windows stay open for longer",
+            flows.used, flows.predicted, flows.limit,
+        );
+        (flows.predicted > flows.limit)
+            .then(|| Warning::new("/limits/flows", WarningCode::FlowCapacity, message))
+    }
+
+    /// A fault for each limit that does not suffice, and for what the machine cannot hold.
+    pub(super) fn faults(
+        &self,
+        generation: &Generation,
+        live: Option<&Live>,
+        world: &World,
+    ) -> Vec<Fault> {
         let mut faults = Vec::new();
         for (service, placed) in generation.services() {
             let used = placed.server_ids.len() as u64;
@@ -199,14 +248,38 @@ impl Capacity {
         let memory = self.memory_bytes;
         let needed = memory.both_generations + memory.affinity;
         if needed > memory.limit {
-            faults.push(over(
+            let mut fault = over(
                 "/limits/memory_mib",
                 "bytes of memory",
                 needed,
                 memory.limit,
-            ));
+            );
+            fault.message.push_str(&self.fitting(memory.limit));
+            faults.push(fault);
+        }
+        // What is live has its memory, and keeps it.
+        let available = world.available_memory_bytes.filter(|_| live.is_none());
+        if let Some(available) = available.filter(|available| needed > *available) {
+            let message = format!(
+                "bytes of memory: {needed} needed, the machine has {available}{}",
+                self.fitting(available)
+            );
+            faults.push(Fault::new("/limits/flows", FaultCode::Capacity, message));
         }
         faults
+    }
+
+    /// What to say of the number of flows with which everything would fit into `bytes`.
+    fn fitting(&self, bytes: u64) -> String {
+        let memory = self.memory_bytes;
+        let flows = self.flows.limit * FLOW_BYTES;
+        let others = memory.both_generations + memory.affinity - flows;
+        let fit = bytes.saturating_sub(others) / FLOW_BYTES;
+        if fit >= FEWEST_FLOWS {
+            format!("; {fit} flows would fit")
+        } else {
+            format!("; the fewest flows that an instance can have, {FEWEST_FLOWS}, would not fit")
+        }
     }
 }
 

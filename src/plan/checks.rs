@@ -4,11 +4,12 @@
 use std::fmt::Display;
 
 use super::image::ImageError;
-use super::record::Live;
+use super::live::Live;
+use super::transition::{is_tracked, tracked_in_ns, window_ns};
 use super::world::World;
 use super::Options;
 use crate::id::InterfaceName;
-use crate::service::{Fault, FaultCode, Faults, Mode, Spec};
+use crate::service::{Fault, FaultCode, Faults, Mode, Spec, Tracking};
 
 /// What the programs of this version cannot do.
 pub(super) fn kernel(spec: &Spec) -> Vec<Fault> {
@@ -72,7 +73,7 @@ pub(super) fn interfaces(spec: &Spec, world: &World) -> Vec<Fault> {
 }
 
 /// What a live instance cannot change, or only with the caller's word.
-pub(super) fn continuity(live: &Live, spec: &Spec, options: Options) -> Vec<Fault> {
+pub(super) fn continuity(live: &Live, spec: &Spec, world: &World, options: Options) -> Vec<Fault> {
     let (old, new) = (live.spec.limits(), spec.limits());
     let sizes = [
         ("flows", old.flows, new.flows),
@@ -101,21 +102,48 @@ pub(super) fn continuity(live: &Live, spec: &Spec, options: Options) -> Vec<Faul
         ));
     }
     for service in spec.services() {
-        let before = live.spec.services().iter().find(|old| old.id == service.id);
-        let size = service.maglev_table_size;
-        if let Some(before) = before.filter(|before| before.maglev_table_size != size) {
+        let before = live.placed().find(|(old, _)| old.id == service.id);
+        let Some((before, record)) = before else {
+            continue;
+        };
+        if before.hash != service.hash {
+            faults.push(Fault::new(
+                format!("{}/hash", service.pointer()),
+                FaultCode::Disruptive,
+                format!(
+                    "hashing by {} instead of {} moves nearly all live flows; confirm with \
+                     --disruptive",
+                    service.hash, before.hash,
+                ),
+            ));
+        }
+        let (old, new) = (before.maglev_table_size, service.maglev_table_size);
+        if old != new && !is_tracked(live, before, record, world) {
+            let window = seconds(window_ns(before, record));
+            let wait = match before.tracking {
+                Tracking::All => {
+                    let rest = seconds(tracked_in_ns(live, before, record, world));
+                    format!("or wait until tracking \"all\" has lasted {window}, in {rest}")
+                }
+                Tracking::Exceptions => {
+                    format!("or run with tracking \"all\" for {window} first")
+                }
+            };
             faults.push(Fault::new(
                 format!("{}/maglev_table_size", service.pointer()),
                 FaultCode::Disruptive,
                 format!(
-                    "a new table size ({} to {size}) moves nearly all live flows; confirm with \
-                     --disruptive",
-                    before.maglev_table_size,
+                    "a new table size ({old} to {new}) moves nearly all live flows; confirm with \
+                     --disruptive, {wait}"
                 ),
             ));
         }
     }
     faults
+}
+
+fn seconds(ns: u64) -> String {
+    format!("{}s", ns.div_ceil(1_000_000_000))
 }
 
 /// A member of which a live instance has another value than is wanted.

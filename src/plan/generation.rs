@@ -31,10 +31,16 @@ impl Generation {
         self.spec.services().iter().zip(&self.services)
     }
 
-    /// Whether packets find the same server IDs in both, quarantined ones included.
-    pub(super) fn has_server_ids_of(&self, other: &Self) -> bool {
+    /// Whether packets find the same server IDs, quarantined ones included, and the same slots in
+    /// both.
+    pub(super) fn has_ids_and_slots_of(&self, other: &Self) -> bool {
         let mut both = self.services.iter().zip(&other.services);
-        let same = |(one, two): (&PlacedService, &PlacedService)| one.server_ids == two.server_ids;
+        let same = |(one, two): (&PlacedService, &PlacedService)| {
+            one.server_ids == two.server_ids
+                && (Arc::ptr_eq(&one.slots, &two.slots)
+                    || bytemuck::cast_slice::<_, u8>(&one.slots)
+                        == bytemuck::cast_slice::<_, u8>(&two.slots))
+        };
         self.services.len() == other.services.len() && both.all(same)
     }
 }

@@ -13,14 +13,19 @@ mod compare;
 mod disruption;
 mod document;
 mod file;
+mod forecast;
 mod generation;
 mod image;
+mod live;
+mod marks;
 mod place;
 mod preflight;
 mod record;
+mod transition;
 mod warnings;
 mod world;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -36,15 +41,20 @@ pub use document::{
 pub use file::PlanFile;
 pub use generation::{Generation, PlacedBackend, PlacedServerId, PlacedService};
 pub use image::{Image, ImageError};
+pub use live::{FlowState, Live, ServiceFlowState, ServiceSweep};
 pub(crate) use preflight::reach;
 pub use preflight::{ifindex_drift, preflight, Check, CheckCode, CheckResult};
-pub use record::{Live, RecordError};
-pub(crate) use record::{Record, RecordSchema, SpecText};
+pub use record::RecordError;
+pub(crate) use record::{Record, RecordSchema, ServiceRecord, SpecText};
 pub use world::{Device, Hook, Peer, World};
 
+use crate::affinity::Slots;
 use crate::quic::lb::Key;
 use crate::service::{Faults, Spec};
-use place::{place, Tables};
+use forecast::Forecast;
+use marks::Marks;
+use place::{place, Placed, Tables};
+use transition::Transition;
 
 /// Everything that a publication needs, and what it will do.
 #[derive(Debug, Clone)]
@@ -52,6 +62,8 @@ pub struct Plan {
     document: PlanDocument,
     generation: Generation,
     record: Record,
+    /// The world's monotonic clock.
+    now_ns: u64,
 }
 
 /// Plans the change from `live`, which is nothing on a new instance, to `spec`.
@@ -68,47 +80,87 @@ pub fn plan(
     let mut faults = checks::kernel(spec);
     faults.extend(checks::interfaces(spec, world));
     faults.extend(
-        live.map(|live| checks::continuity(live, spec, options))
+        live.map(|live| checks::continuity(live, spec, world, options))
             .unwrap_or_default(),
     );
-    let mut assigned = assign::assign(live, spec, options, world.boot_ns);
+    let mut assigned = assign::assign(live, spec, options, world);
     faults.append(&mut assigned.faults);
     Faults::check(faults)?;
 
     place::resolve(&mut assigned.services, spec, world);
     let mut tables = Tables::default();
-    let before = live
-        .map(|live| {
-            let spec = Arc::new(live.spec.clone());
-            place(
-                spec,
-                live.number(),
-                &live.record.services,
-                &live.record.quarantine,
-                &mut tables,
-            )
-        })
-        .transpose()?;
-    let shared = Arc::new(spec.clone());
-    let generation = place(
-        shared,
-        0,
-        &assigned.services,
-        &assigned.quarantine,
-        &mut tables,
-    )?;
-
-    let layout = image::Layout::of(&generation).map_err(checks::image)?;
+    let before = live.map(|live| placed(live, &mut tables)).transpose()?;
+    let mut change = live.zip(before.as_ref()).map(|(live, before)| Transition {
+        live,
+        before,
+        spec,
+        world,
+        hold_back: false,
+    });
     let room = live.map_or_else(|| room_cells(spec.limits()), |live| live.room_cells);
-    let capacity = capacity::capacity(&generation, &layout, room, before.as_ref());
-    Faults::check(capacity.faults(&generation))?;
+    let shared = Arc::new(spec.clone());
+    let (mut after, layout) = loop {
+        let after = place(
+            shared.clone(),
+            0,
+            &assigned.services,
+            &assigned.quarantine,
+            &mut tables,
+            |service, record, owners| {
+                Ok(match &change {
+                    Some(change) => change.slots(service, record, owners),
+                    None => Slots::plain(owners),
+                })
+            },
+        )?;
+        let layout = image::Layout::of(&after.generation).map_err(checks::image)?;
+        match &mut change {
+            // Services that share their slots would share them no longer.
+            Some(change) if layout.cells > room as usize && !change.hold_back => {
+                change.hold_back = true;
+            }
+            _ => break (after, layout),
+        }
+    };
+    if let Some(change) = &change {
+        Faults::check(change.open_slots(&after, &assigned.services, options))?;
+    }
+    keep_marks(&mut after, &mut assigned.services, world);
 
+    let mut services = document::services(
+        before.as_ref().map(|before| &before.generation),
+        &after.generation,
+    );
+    Forecast {
+        live,
+        before: before.as_ref(),
+        after: &after,
+        spec,
+        records: &assigned.services,
+        world,
+    }
+    .complete(
+        services
+            .iter_mut()
+            .map(|service| (service.service_id, &mut service.disruption)),
+    );
+    let capacity = capacity::capacity(
+        &after.generation,
+        &layout,
+        room,
+        live,
+        before.as_ref(),
+        &services,
+    );
+    Faults::check(capacity.faults(&after.generation, live, world))?;
+
+    let generation = after.generation;
     let mut warnings = spec.warnings();
     warnings.append(&mut assigned.warnings);
     warnings.extend(warnings::warnings(live, &generation, world));
+    warnings.extend(capacity.warning());
     let ifindex = world.device(spec.interface()).map(|device| device.index);
     let digest = spec.digest().to_string();
-    let services = document::services(before.as_ref(), &generation);
     let record = Record {
         schema: RecordSchema::V1,
         number: 0,
@@ -126,7 +178,7 @@ pub fn plan(
     let result = match (live, &before) {
         (Some(live), Some(before))
             if live.record.says_the_same(&record, world.boot_ns)
-                && before.has_server_ids_of(&generation) =>
+                && before.generation.has_ids_and_slots_of(&generation) =>
         {
             PlanResult::Unchanged
         }
@@ -153,7 +205,34 @@ pub fn plan(
         document,
         generation,
         record,
+        now_ns: world.monotonic_ns,
     })
+}
+
+/// The live generation, built again from its record.
+fn placed(live: &Live, tables: &mut Tables) -> Result<Placed, Faults> {
+    place(
+        Arc::new(live.spec.clone()),
+        live.number(),
+        &live.record.services,
+        &live.record.quarantine,
+        tables,
+        |_, record, owners| record.marks.restore(owners),
+    )
+}
+
+/// Puts into the record what the next plan must know of the slots, and lets a handshake grace begin
+/// where slots open.
+fn keep_marks(after: &mut Placed, records: &mut [ServiceRecord], world: &World) {
+    let services = after.generation.spec.services();
+    let placed = after.generation.services.iter_mut().zip(&after.slots);
+    for ((service, (placed, slots)), record) in services.iter().zip(placed).zip(records) {
+        record.marks = Marks::of(slots);
+        if record.marks.opens() {
+            record.begin_grace(service, world.monotonic_ns);
+            placed.grace_until_ns = record.grace_until_ns;
+        }
+    }
 }
 
 impl Plan {
@@ -186,8 +265,8 @@ impl Plan {
         serde_json::to_vec_pretty(&document).unwrap_or_default()
     }
 
-    /// What would be live if this were published now: to plan the change after it without a
-    /// kernel.
+    /// What would be live if this had been published as generation `number`, and had returned, when
+    /// it was planned: to plan the change after it without a kernel.
     pub fn as_live(&self, number: u64) -> Live {
         let record = Record {
             number,
@@ -199,6 +278,11 @@ impl Plan {
             spec: self.spec().clone(),
             incarnation_mark,
             room_cells: u32::try_from(self.document.capacity.cells.limit).unwrap_or(u32::MAX),
+            exact: BTreeSet::new(),
+            flow_state: FlowState {
+                returned_ns: Some(self.now_ns),
+                ..FlowState::default()
+            },
         }
     }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Puts a specification and what was decided about it together into a generation.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use super::generation::{Generation, PlacedBackend, PlacedServerId, PlacedService};
@@ -9,6 +10,8 @@ use super::record::{BackendRecord, QuarantinedId, ServiceRecord};
 use super::world::World;
 use crate::abi;
 use crate::addr::MacAddr;
+use crate::affinity::Slots;
+use crate::id::{BackendId, ServiceId};
 use crate::maglev::{Member, Table, TableSize};
 use crate::service::{
     Backend, BackendState, Fault, FaultCode, Faults, Routing, Service, SourceMac, Spec,
@@ -31,36 +34,66 @@ pub(super) fn resolve(services: &mut [ServiceRecord], spec: &Spec, world: &World
     }
 }
 
-/// Builds the generation of `spec` with these rows, incarnations and counters.
+/// A generation with what is known of its slots beside their words.
+pub(super) struct Placed {
+    pub(super) generation: Generation,
+    /// Of each service, in their order.
+    pub(super) slots: Vec<Slots>,
+}
+
+impl Placed {
+    /// The service of this number, with its slots.
+    pub(super) fn service(&self, id: ServiceId) -> Option<(&Service, &PlacedService, &Slots)> {
+        let mut services = self.generation.services().zip(&self.slots);
+        let found = services.find(|((service, _), _)| service.id == id);
+        found.map(|((service, placed), slots)| (service, placed, slots))
+    }
+}
+
+/// Builds the generation of `spec` with these rows, incarnations and counters. `slots` gives what
+/// becomes of the slots of a service, from their owners.
 pub(super) fn place(
     spec: Arc<Spec>,
     number: u64,
     records: &[ServiceRecord],
     quarantine: &[QuarantinedId],
     tables: &mut Tables,
-) -> Result<Generation, Faults> {
+    mut slots: impl FnMut(&Service, &ServiceRecord, &[u16]) -> Result<Slots, String>,
+) -> Result<Placed, Faults> {
     let mut services = Vec::with_capacity(spec.services().len());
+    let mut all_slots = Vec::with_capacity(spec.services().len());
     for service in spec.services() {
         let Some(record) = records.iter().find(|record| record.id == service.id.get()) else {
             let message = format!("{} has no place in the record", service.name);
             return Err(Fault::new(service.pointer(), FaultCode::Missing, message).into());
         };
-        let built = tables.of(service, record)?;
+        let table = tables.of(service, record)?;
+        let slots = slots(service, record, table.slots())
+            .map_err(|reason| Fault::new(service.pointer(), FaultCode::Missing, reason))?;
         services.push(PlacedService {
             stats: record.stats,
-            grace_until_ns: 0,
+            grace_until_ns: record.grace_until_ns,
             rows: rows(&spec, service, record),
-            exact: service.quic.routing == Routing::Learned && service.reads_quic(),
+            exact: looks_for_exact(service, record),
             server_ids: server_ids(service, record, quarantine),
-            table: built.table,
-            slots: built.slots,
+            table,
+            slots: tables.words(&slots),
         });
+        all_slots.push(slots);
     }
-    Ok(Generation {
-        number,
-        spec,
-        services,
+    Ok(Placed {
+        generation: Generation {
+            number,
+            spec,
+            services,
+        },
+        slots: all_slots,
     })
+}
+
+/// Whether packets look for an exact binding of their connection ID.
+pub(super) fn looks_for_exact(service: &Service, record: &ServiceRecord) -> bool {
+    service.reads_quic() && (record.exact || service.quic.routing == Routing::Learned)
 }
 
 fn rows(spec: &Spec, service: &Service, record: &ServiceRecord) -> Vec<Option<PlacedBackend>> {
@@ -130,17 +163,35 @@ fn server_ids(
 }
 
 /// Builds tables and remembers them by what they are made of: services with equal backends share
-/// one.
+/// one, and the words of their slots as long as these are equal.
 #[derive(Default)]
 pub(super) struct Tables {
-    built: HashMap<Ingredients, Built>,
+    built: HashMap<Ingredients, Arc<Table<u16>>>,
+    words: HashSet<Words>,
 }
 
-/// A table and the slot words that packets read.
+/// Slot words that are equal if their contents are.
 #[derive(Clone)]
-struct Built {
-    table: Arc<Table<u16>>,
-    slots: Arc<[abi::Slot]>,
+struct Words(Arc<[abi::Slot]>);
+
+impl Words {
+    fn bytes(&self) -> &[u8] {
+        bytemuck::cast_slice(&self.0)
+    }
+}
+
+impl PartialEq for Words {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self.bytes() == other.bytes()
+    }
+}
+
+impl Eq for Words {}
+
+impl Hash for Words {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write(self.bytes());
+    }
 }
 
 #[derive(PartialEq, Eq, Hash)]
@@ -155,7 +206,7 @@ impl Tables {
     ///
     /// A backend's key is its id in decimal, so equal ids and weights give equal tables on every
     /// machine, whatever rows and interfaces are there.
-    fn of(&mut self, service: &Service, record: &ServiceRecord) -> Result<Built, Faults> {
+    fn of(&mut self, service: &Service, record: &ServiceRecord) -> Result<Arc<Table<u16>>, Faults> {
         let members = service
             .backends
             .iter()
@@ -167,17 +218,22 @@ impl Tables {
         self.built(service, members)
     }
 
-    /// The table of `service` with the rows that its backends would have if they were all new.
-    pub(super) fn anywhere(&mut self, service: &Service) -> Result<Arc<Table<u16>>, Faults> {
-        // The specification allows fewer backends than a row has values.
-        let members = (0..)
-            .zip(&service.backends)
-            .map(|(row, backend)| (backend.id.get(), row, weight(backend)))
-            .collect();
-        Ok(self.built(service, members)?.table)
+    /// The table of `service` with these rows, each backend's by its id.
+    pub(super) fn with_rows(
+        &mut self,
+        service: &Service,
+        row: impl Fn(BackendId) -> u16,
+    ) -> Result<Arc<Table<u16>>, Faults> {
+        let backends = service.backends.iter();
+        let members = backends.map(|backend| (backend.id.get(), row(backend.id), weight(backend)));
+        self.built(service, members.collect())
     }
 
-    fn built(&mut self, service: &Service, members: Vec<(u32, u16, u16)>) -> Result<Built, Faults> {
+    fn built(
+        &mut self,
+        service: &Service,
+        members: Vec<(u32, u16, u16)>,
+    ) -> Result<Arc<Table<u16>>, Faults> {
         let ingredients = Ingredients {
             size: service.maglev_table_size,
             members,
@@ -191,8 +247,19 @@ impl Tables {
             let pointer = format!("{}/maglev_table_size", service.pointer());
             Faults::from(Fault::new(pointer, FaultCode::Capacity, message))
         })?;
+        let built = Arc::new(built);
         self.built.insert(ingredients, built.clone());
         Ok(built)
+    }
+
+    /// The words of these slots: those of equal ones before, if there were any.
+    fn words(&mut self, slots: &Slots) -> Arc<[abi::Slot]> {
+        let words = Words(slots.words().clone());
+        if let Some(known) = self.words.get(&words) {
+            return known.0.clone();
+        }
+        self.words.insert(words.clone());
+        words.0
     }
 }
 
@@ -206,7 +273,7 @@ fn weight(backend: &Backend) -> u16 {
 }
 
 impl Ingredients {
-    fn build(&self) -> Result<Built, String> {
+    fn build(&self) -> Result<Table<u16>, String> {
         let keys: Vec<_> = self.members.iter().map(|(id, ..)| id.to_string()).collect();
         let members: Vec<_> = self
             .members
@@ -219,19 +286,6 @@ impl Ingredients {
                 eligible: weight > 0,
             })
             .collect();
-        let table = Table::build(self.size, &members).map_err(|error| error.to_string())?;
-        let slots = table
-            .slots()
-            .iter()
-            // All plain: a slot is marked only where flow state remembers who was there before.
-            .map(|&owner| abi::Slot {
-                owner,
-                base: abi::SlotWord::GW_SLOT_PLAIN.0 as u16,
-            })
-            .collect();
-        Ok(Built {
-            table: Arc::new(table),
-            slots,
-        })
+        Table::build(self.size, &members).map_err(|error| error.to_string())
     }
 }

@@ -6,14 +6,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::assign::{BACKEND_STATS, ROWS, SERVICE_STATS};
-use super::document::Base;
-use crate::abi::Meta;
-use crate::service::{Faults, Service, Spec};
+use super::marks::Marks;
+use crate::abi;
+use crate::service::{Faults, Service, Spec, Tracking};
 
 /// What a publication stored with its generation.
 ///
 /// Rows, incarnations and counter indices are decisions that outlive a publication: without them a
-/// backend would not keep its row. Times are nanoseconds since boot of the host that published.
+/// backend would not keep its row. Times are nanoseconds since boot of the host that published;
+/// those of flow state leave out the time that it was suspended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Record {
     pub(crate) schema: RecordSchema,
@@ -56,6 +57,17 @@ pub(crate) struct ServiceRecord {
     pub(crate) id: u32,
     pub(crate) stats: u32,
     pub(crate) backends: Vec<BackendRecord>,
+    /// When its counters began at zero, on the monotonic clock.
+    pub(crate) since_ns: u64,
+    /// Whether packets look for exact bindings of their connection IDs.
+    pub(crate) exact: bool,
+    /// Since when flows are tracked as they are, on the monotonic clock; none: since this
+    /// publication returned.
+    pub(crate) tracking_since_ns: Option<u64>,
+    /// End of the handshake grace on the monotonic clock; 0: none.
+    pub(crate) grace_until_ns: u64,
+    /// Openings without a time are those of this publication.
+    pub(crate) marks: Marks,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -113,16 +125,6 @@ pub(crate) struct Fold {
     pub(crate) service_stats: u32,
 }
 
-/// A published generation as the next plan sees it, with the marks of its instance.
-#[derive(Debug, Clone)]
-pub struct Live {
-    pub(crate) record: Record,
-    pub(crate) spec: Spec,
-    pub(crate) incarnation_mark: u32,
-    /// Cells that each generation of the instance has room for.
-    pub(crate) room_cells: u32,
-}
-
 /// A record that cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -138,53 +140,9 @@ pub enum RecordError {
     Contradiction(String),
 }
 
-impl Live {
-    /// Reads a record.
-    pub(crate) fn from_record(bytes: &[u8], meta: &Meta) -> Result<Self, RecordError> {
-        let record: Record = serde_json::from_slice(bytes)?;
-        let spec = Spec::from_json(record.spec.0.as_bytes())?;
-        record.check(&spec).map_err(RecordError::Contradiction)?;
-        Ok(Self {
-            record,
-            spec,
-            incarnation_mark: meta.incarnation_mark,
-            room_cells: meta.cells,
-        })
-    }
-
-    /// Number of the generation.
-    pub fn number(&self) -> u64 {
-        self.record.number
-    }
-
-    /// SHA-256 over the canonical specification, 64 hexadecimal digits.
-    pub fn digest(&self) -> &str {
-        &self.record.digest
-    }
-
-    /// What was asked for.
-    pub fn spec(&self) -> &Spec {
-        &self.spec
-    }
-
-    /// What a plan that continues it says of it.
-    pub fn base(&self) -> Base {
-        Base {
-            generation: self.number(),
-            digest: self.digest().to_owned(),
-        }
-    }
-
-    /// The services, each with what was decided about it.
-    pub(crate) fn placed(&self) -> impl Iterator<Item = (&Service, &ServiceRecord)> {
-        let services = self.spec.services().iter();
-        services.filter_map(|service| Some((service, self.record.service(service.id.get())?)))
-    }
-}
-
 impl Record {
     /// Whether everything in `spec` has a place of its own, as whoever reads the record relies on.
-    fn check(&self, spec: &Spec) -> Result<(), String> {
+    pub(super) fn check(&self, spec: &Spec) -> Result<(), String> {
         let mut service_stats = BTreeSet::new();
         let mut backend_stats = BTreeSet::new();
         let services = spec.services();
@@ -223,6 +181,9 @@ impl Record {
                     ));
                 }
             }
+            placed
+                .check_marks(service, &rows)
+                .map_err(|reason| format!("service {name}: {reason}"))?;
         }
         let fold = self.folds.iter().find(|fold| {
             backend_stats.contains(&fold.backend_stats)
@@ -253,14 +214,19 @@ impl Record {
         self.tables.iter().find(|table| table.service == service)
     }
 
-    /// Whether publishing `new` would change nothing that later plans can see. What had its time
-    /// by `now_ns` they pass over.
+    /// Whether publishing `new` would change nothing that later plans can see, marks of slots
+    /// aside. What had its time by `now_ns` they pass over.
     pub(crate) fn says_the_same(&self, new: &Record, now_ns: u64) -> bool {
         let retired = self.retired.iter().filter(|old| old.until_ns > now_ns);
         let quarantine = self.quarantine.iter().filter(|old| old.until_ns > now_ns);
         self.digest == new.digest
             && self.ifindex == new.ifindex
-            && self.services == new.services
+            && self.services.len() == new.services.len()
+            && self
+                .services
+                .iter()
+                .zip(&new.services)
+                .all(|(old, new)| old.places_the_same(new))
             && retired.eq(&new.retired)
             && quarantine.eq(&new.quarantine)
     }
@@ -274,12 +240,56 @@ impl ServiceRecord {
     pub(crate) fn backend(&self, id: u32) -> Option<&BackendRecord> {
         self.backends.iter().find(|backend| backend.id == id)
     }
+
+    /// The rows of backends that are not in `after`, whoever has their rows there.
+    pub(crate) fn rows_removed(&self, after: &Self) -> BTreeSet<u16> {
+        let identity = |backend: &BackendRecord| (backend.row, backend.incarnation);
+        let stay: BTreeSet<_> = after.backends.iter().map(identity).collect();
+        let removed = self.backends.iter().map(identity);
+        removed
+            .filter(|backend| !stay.contains(backend))
+            .map(|(row, _)| row)
+            .collect()
+    }
+
+    /// Lets the handshake grace of a service begin, as it does when slots open.
+    pub(crate) fn begin_grace(&mut self, service: &Service, now_ns: u64) {
+        let grace = u64::try_from(service.handshake_grace.as_nanos()).unwrap_or(u64::MAX);
+        if grace > 0 {
+            self.grace_until_ns = now_ns.saturating_add(grace);
+        }
+    }
+
+    /// Whether packets find the same, marks of slots and times aside.
+    fn places_the_same(&self, other: &Self) -> bool {
+        self.id == other.id
+            && self.stats == other.stats
+            && self.exact == other.exact
+            && self.backends == other.backends
+    }
+
+    /// Whether its marks are such as the service can have. That they fit the table turns out where
+    /// the table is built.
+    fn check_marks(&self, service: &Service, rows: &BTreeSet<u16>) -> Result<(), String> {
+        if service.tracking == Tracking::All && !self.marks.is_empty() {
+            return Err("slots are marked where every flow is tracked".into());
+        }
+        let nobody = abi::SlotWord::GW_SLOT_NONE.0 as u16;
+        let owners = vec![nobody; service.maglev_table_size.slots()];
+        for mark in self.marks.restore(&owners)?.marks() {
+            if let Some((base, _)) = mark.open.filter(|(base, _)| !rows.contains(base)) {
+                return Err(format!("slot {} is open with base row {base}", mark.slot));
+            }
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{plan, Device, Options, World};
+    use crate::abi::Meta;
+    use crate::plan::{plan, Device, Live, Options, World};
     use serde_json::{json, Value};
 
     /// The record of two services with two backends each, changed by `damage`, read back.
@@ -306,7 +316,8 @@ mod tests {
     #[test]
     fn a_record_that_was_tampered_with_is_refused_with_the_reason() {
         read(|_| {}).expect("sound");
-        let damages: [(&str, Value, &str); 10] = [
+        let marks = |openings: Value, slots: &str| json!({"openings": openings, "slots": slots});
+        let damages: [(&str, Value, &str); 17] = [
             (
                 "/services/0/backends/0/row",
                 json!(256),
@@ -356,6 +367,42 @@ mod tests {
                 "/folds",
                 json!([{"backend_stats": 3, "service_stats": 0}]),
                 "counters 3 of a backend that is gone",
+            ),
+            (
+                "/services/1/marks",
+                marks(json!([]), "fb0100"),
+                "service b: slot 251 of 251 is out of range",
+            ),
+            // Slot 3 is open since opening 0, its base in row 2.
+            (
+                "/services/1/marks",
+                marks(json!([5]), "030102"),
+                "service b: slot 3 is open with base row 2",
+            ),
+            (
+                "/services/0/marks",
+                marks(json!([5]), "0301"),
+                "service a: marks of slots end in the middle",
+            ),
+            (
+                "/services/0/marks",
+                marks(json!([5]), "3"),
+                "service a: marks of slots must be",
+            ),
+            (
+                "/services/0/marks",
+                marks(json!([]), "030100"),
+                "slot 3 belongs to opening 0 of 0",
+            ),
+            (
+                "/services/0/marks",
+                marks(json!([5, 6]), "030100"),
+                "2 openings, 1 of them with a slot",
+            ),
+            (
+                "/services/0/marks",
+                marks(json!([5]), "0300"),
+                "1 openings, 0 of them with a slot",
             ),
         ];
         for (pointer, value, reason) in damages {

@@ -2,7 +2,7 @@
 //! Warnings that need the tables, the machine or what is live.
 
 use super::generation::Generation;
-use super::record::Live;
+use super::live::Live;
 use super::world::World;
 use crate::service::{Fragments, Routing, Service, UnknownServerId, Warning, WarningCode};
 

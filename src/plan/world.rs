@@ -19,6 +19,10 @@ pub struct World {
     pub hook: Option<Hook>,
     /// Nanoseconds since boot, suspended time included.
     pub boot_ns: u64,
+    /// Nanoseconds since boot without suspended time: the clock of flow state.
+    pub monotonic_ns: u64,
+    /// Bytes of memory that a new instance can have; none if nobody looked.
+    pub available_memory_bytes: Option<u64>,
 }
 
 impl World {
@@ -27,13 +31,16 @@ impl World {
         Self::default()
     }
 
-    /// A machine with these interfaces and addresses, `boot_ns` nanoseconds after its boot.
+    /// A machine with these interfaces and addresses, `boot_ns` nanoseconds after its boot, that was
+    /// never suspended.
     pub fn new(devices: Vec<Device>, addresses: Vec<IpAddr>, boot_ns: u64) -> Self {
         Self {
             devices: Some(devices),
             addresses,
             hook: None,
             boot_ns,
+            monotonic_ns: boot_ns,
+            available_memory_bytes: None,
         }
     }
 

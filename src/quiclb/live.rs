@@ -6,9 +6,10 @@
 
 use super::error::InstanceError;
 use super::instance::QuicLb;
+use crate::abi;
 use crate::kernel::publish::Generation;
-use crate::kernel::record;
 use crate::kernel::statedir::Section;
+use crate::kernel::{clock, record};
 use crate::plan::Live;
 
 /// Name of a generation's map and record, in the kernel's listings.
@@ -17,6 +18,11 @@ pub(super) const RECORD: &str = "gw_ql_record";
 /// Pins of one generation: `gen/<number>-cells` and `gen/<number>-record`.
 const CELLS_PIN: &str = "cells";
 const RECORD_PIN: &str = "record";
+
+/// A refusal is noted once in so many nanoseconds: the last may be that much later than its note.
+const REFUSED_GRAIN_NS: u64 = 1_000_000_000;
+/// A rate is told when something was counted for as long.
+const RATE_NS: u64 = 1_000_000_000;
 
 /// Name of the pin of a generation's map.
 pub(super) fn cells_pin(number: u64) -> String {
@@ -87,12 +93,44 @@ impl QuicLb {
         })
     }
 
-    /// The live generation with what was stored with it, for the next plan.
+    /// The live generation with what was stored with it and what is known of its flow state, for the
+    /// next plan.
     ///
     /// # Errors
     /// As [`live`](Self::live), or the record is unreadable.
     pub fn live_record(&self) -> Result<Option<Live>, InstanceError> {
-        self.of_live(|number| self.record(number))
+        let mut live = self.of_live(|number| self.record(number))?;
+        if let Some(live) = &mut live {
+            self.read_flow_state(live)?;
+        }
+        Ok(live)
+    }
+
+    /// Adds what the programs and the last sweep left in the instance's maps.
+    fn read_flow_state(&self, live: &mut Live) -> Result<(), InstanceError> {
+        let collection = self.maps.collection.get(0)?;
+        let state = &mut live.flow_state;
+        state.returned_ns = (collection.returned_generation == live.record.number)
+            .then_some(collection.returned_ns);
+        if collection.swept_ns > 0 {
+            state.flows = Some(collection.flows);
+            state.cids = Some(collection.learned + collection.registered + collection.imported);
+        }
+        let now_ns = clock::monotonic_ns();
+        for service in &live.record.services {
+            let known = state.service_mut(service.id);
+            let refused_ns = self.maps.levels.get(service.stats)?.refused_ns;
+            known.refused_ns =
+                (refused_ns > 0).then(|| refused_ns.saturating_add(REFUSED_GRAIN_NS));
+            let count = |sum: u64, cpu: &abi::ServiceStats| {
+                sum.wrapping_add(cpu.counters[abi::Counter::GW_COUNTER_STARTS.0 as usize])
+            };
+            let starts = self.maps.services.fold(service.stats, 0, count)?;
+            let for_ns = now_ns.saturating_sub(service.since_ns);
+            known.starts_per_second =
+                (for_ns >= RATE_NS).then(|| starts as f64 / (for_ns as f64 / 1e9));
+        }
+        Ok(())
     }
 
     /// What `read` finds of the live generation. Its pins go with the next publication: if that

@@ -8,7 +8,7 @@ use super::error::InstanceError;
 use crate::addr::MacAddr;
 use crate::kernel::netdev::{self, Interface, XdpFeatures};
 use crate::kernel::statedir::StateDir;
-use crate::kernel::{clock, SysError};
+use crate::kernel::{clock, memory, SysError};
 use crate::plan::{Device, Peer, World};
 use crate::service::Spec;
 
@@ -30,11 +30,14 @@ pub fn observe() -> Result<World, SysError> {
             .and_then(|all| all.get(&interface.index).copied());
         device(interface, features, &by_index)
     });
-    Ok(World::new(
+    let mut world = World::new(
         devices.collect(),
         addresses.into_iter().map(|found| found.address).collect(),
         clock::boot_ns(),
-    ))
+    );
+    world.monotonic_ns = clock::monotonic_ns();
+    world.available_memory_bytes = memory::available_bytes();
+    Ok(world)
 }
 
 /// The machine as [`observe`] sees it, and what is on the hook of the specification's interface.

@@ -18,7 +18,7 @@ use crate::abi;
 use crate::kernel::publish::Generation;
 use crate::kernel::statedir::{Section, META_MAP};
 use crate::kernel::{clock, record, SysError};
-use crate::plan::{Image, Live, Plan, PlanResult, Record};
+use crate::plan::{self, Image, Live, Plan, PlanResult, Record};
 
 /// A step of a publication, in their order. Those behind [`Step::Swap`] tidy up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -26,7 +26,7 @@ use crate::plan::{Image, Live, Plan, PlanResult, Record};
 pub enum Step {
     /// Raise the marks of generation and incarnation numbers.
     RaiseMarks,
-    /// Set the counters of newcomers to zero.
+    /// Set the counters and levels of newcomers to zero.
     ClearCounters,
     /// Let packets be redirected to the interfaces of the new generation.
     AddTargets,
@@ -42,6 +42,8 @@ pub enum Step {
     Pin,
     /// Make it the live generation: one map update, which returns when no packet sees the old one.
     Swap,
+    /// Note when that was: windows begin then.
+    NoteReturn,
     /// Add the counters of backends that are gone to their services'.
     FoldCounters,
     /// Remove the pins of generations that are over.
@@ -52,7 +54,7 @@ pub enum Step {
 
 impl Step {
     /// Every step, in order.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::RaiseMarks,
         Self::ClearCounters,
         Self::AddTargets,
@@ -62,6 +64,7 @@ impl Step {
         Self::Store,
         Self::Pin,
         Self::Swap,
+        Self::NoteReturn,
         Self::FoldCounters,
         Self::Unpin,
         Self::RemoveTargets,
@@ -80,6 +83,7 @@ impl fmt::Display for Step {
             Self::Store => "store the record",
             Self::Pin => "pin the generation",
             Self::Swap => "swap the generation",
+            Self::NoteReturn => "note when the generation became live",
             Self::FoldCounters => "fold the counters of removed backends",
             Self::Unpin => "remove former generations",
             Self::RemoveTargets => "remove redirect targets",
@@ -196,13 +200,14 @@ impl Writer {
         steps: &mut Steps<'_>,
     ) -> Result<Record, PublishError> {
         let mut record = plan.record().clone();
+        let mut generation = plan.generation().clone();
         record.number = steps.run(Step::RaiseMarks, || self.raise_marks(&record, live))?;
         record.published_ns = clock::boot_ns();
         record.published_unix = clock::wall_ns() / 1_000_000_000;
+        begin(&mut record, &mut generation, clock::monotonic_ns());
         steps.run(Step::ClearCounters, || self.clear_counters(&record, live))?;
         steps.run(Step::AddTargets, || self.add_targets(&record))?;
 
-        let mut generation = plan.generation().clone();
         generation.number = record.number;
         let image = Image::build(&generation)?;
         let bytes = image.bytes();
@@ -268,6 +273,9 @@ impl Writer {
                     .services
                     .set(service.stats, &bytemuck::Zeroable::zeroed())?;
                 self.maps.removed.set(service.stats, &0)?;
+                self.maps
+                    .levels
+                    .set(service.stats, &bytemuck::Zeroable::zeroed())?;
             }
             for backend in &service.backends {
                 if before.is_none_or(|before| before.backend(backend.id).is_none()) {
@@ -278,6 +286,18 @@ impl Writer {
             }
         }
         Ok(())
+    }
+
+    /// Notes that the publication of the live generation has returned, unless that is noted already.
+    /// Where that came to nothing before, its windows begin only now.
+    fn note_return(&self, number: u64) -> Result<(), SysError> {
+        let mut collection = self.maps.collection.get(0)?;
+        if collection.returned_generation == number {
+            return Ok(());
+        }
+        collection.returned_generation = number;
+        collection.returned_ns = clock::monotonic_ns();
+        self.maps.collection.set(0, &collection)
     }
 
     /// Adds what removed backends have counted to their services, and sets them to zero.
@@ -305,6 +325,7 @@ impl Writer {
         keep: usize,
         steps: &mut Steps<'_>,
     ) -> Result<(), PublishError> {
+        steps.run(Step::NoteReturn, || self.note_return(record.number))?;
         steps.run(Step::FoldCounters, || self.fold_counters(record))?;
         let leftovers = self.leftovers(record.number, keep)?;
         steps.run(Step::Unpin, || {
@@ -321,6 +342,22 @@ impl Writer {
             }
             Ok(())
         })
+    }
+}
+
+/// Fills in the times that begin with the publication itself.
+fn begin(record: &mut Record, generation: &mut plan::Generation, now_ns: u64) {
+    let spec = generation.spec.clone();
+    let placed = generation.services.iter_mut();
+    for ((service, placed), record) in spec.services().iter().zip(placed).zip(&mut record.services)
+    {
+        if record.since_ns == 0 {
+            record.since_ns = now_ns;
+        }
+        if record.marks.opens() {
+            record.begin_grace(service, now_ns);
+            placed.grace_until_ns = record.grace_until_ns;
+        }
     }
 }
 

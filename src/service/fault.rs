@@ -204,6 +204,8 @@ choice! {
         DeferredChange = "deferred-change",
         /// The host itself loses fragments of this address.
         SharedVipDrop = "shared-vip-drop",
+        /// A change may need more entries than the flow map has.
+        FlowCapacity = "flow-capacity",
     }
 }
 

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! What is live, as the next plan sees it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::document::Base;
+use super::record::{Record, RecordError, ServiceRecord};
+use crate::abi::Meta;
+use crate::affinity::SlotSet;
+use crate::id::ServiceId;
+use crate::service::{Service, Spec};
+
+/// A published generation with the marks of its instance, and what is known of its flow state.
+#[derive(Debug, Clone)]
+pub struct Live {
+    pub(crate) record: Record,
+    pub(crate) spec: Spec,
+    pub(crate) incarnation_mark: u32,
+    /// Cells that each generation of the instance has room for.
+    pub(crate) room_cells: u32,
+    /// Services that are to look for exact bindings from now on.
+    pub(crate) exact: BTreeSet<u32>,
+    pub(crate) flow_state: FlowState,
+}
+
+/// What is known of an instance's flow state. What is not known makes windows longer and leaves
+/// predictions open; it never makes a window shorter.
+#[derive(Debug, Clone, Default, PartialEq)]
+#[non_exhaustive]
+pub struct FlowState {
+    /// When the live generation's publication had returned, in nanoseconds on the monotonic clock.
+    pub returned_ns: Option<u64>,
+    /// Entries of the flow map, when they were counted last.
+    pub flows: Option<u64>,
+    /// Entries of the map of connection IDs, when they were counted last.
+    pub cids: Option<u64>,
+    /// By the number of the service.
+    pub services: BTreeMap<u32, ServiceFlowState>,
+}
+
+/// What is known of one service's flow state.
+#[derive(Debug, Clone, Default, PartialEq)]
+#[non_exhaustive]
+pub struct ServiceFlowState {
+    /// When an insert in an open slot was last refused or found no lock, on the monotonic clock.
+    pub refused_ns: Option<u64>,
+    /// Flows that begin per second, where packets tell.
+    pub starts_per_second: Option<f64>,
+    /// What a complete sweep found.
+    pub sweep: Option<ServiceSweep>,
+    /// Entries of either map by the row of their backend, where somebody counted.
+    pub by_row: Option<BTreeMap<u16, u64>>,
+}
+
+/// What a complete sweep of both maps found of a service, without what it deleted.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ServiceSweep {
+    /// Entries of flows.
+    pub flows: u64,
+    /// Exact bindings of connection IDs.
+    pub cids: u64,
+    /// Slots with an entry of a live flow that differs from the owner.
+    pub differing: SlotSet,
+}
+
+impl ServiceSweep {
+    /// What was found.
+    pub fn new(flows: u64, cids: u64, differing: SlotSet) -> Self {
+        Self {
+            flows,
+            cids,
+            differing,
+        }
+    }
+}
+
+impl FlowState {
+    /// What is known of a service; nothing if nobody said anything.
+    pub fn service(&self, id: u32) -> Option<&ServiceFlowState> {
+        self.services.get(&id)
+    }
+
+    /// The same, to be filled in.
+    pub fn service_mut(&mut self, id: u32) -> &mut ServiceFlowState {
+        self.services.entry(id).or_default()
+    }
+}
+
+impl Live {
+    /// Reads a record.
+    pub(crate) fn from_record(bytes: &[u8], meta: &Meta) -> Result<Self, RecordError> {
+        let record: Record = serde_json::from_slice(bytes)?;
+        let spec = Spec::from_json(record.spec.0.as_bytes())?;
+        record.check(&spec).map_err(RecordError::Contradiction)?;
+        Ok(Self {
+            record,
+            spec,
+            incarnation_mark: meta.incarnation_mark,
+            room_cells: meta.cells,
+            exact: BTreeSet::new(),
+            flow_state: FlowState::default(),
+        })
+    }
+
+    /// Number of the generation.
+    pub fn number(&self) -> u64 {
+        self.record.number
+    }
+
+    /// SHA-256 over the canonical specification, 64 hexadecimal digits.
+    pub fn digest(&self) -> &str {
+        &self.record.digest
+    }
+
+    /// What was asked for.
+    pub fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    /// What a plan that continues it says of it.
+    pub fn base(&self) -> Base {
+        Base {
+            generation: self.number(),
+            digest: self.digest().to_owned(),
+        }
+    }
+
+    /// What is known of its flow state.
+    pub fn flow_state(&self) -> &FlowState {
+        &self.flow_state
+    }
+
+    /// The same, to be filled in by whoever looked.
+    pub fn flow_state_mut(&mut self) -> &mut FlowState {
+        &mut self.flow_state
+    }
+
+    /// Adds what a complete sweep found, by the number of the service; services that are not named
+    /// had no entry.
+    ///
+    /// The sweep must have begun after the publication of generation `number` had returned, and
+    /// have used its slots. If another one is live it says nothing, and is ignored.
+    #[must_use]
+    pub fn with_sweep(mut self, number: u64, mut found: BTreeMap<u32, ServiceSweep>) -> Self {
+        if number != self.number() {
+            return self;
+        }
+        let services = self.record.services.iter().map(|service| service.id);
+        let found: Vec<_> = services
+            .map(|id| (id, found.remove(&id).unwrap_or_default()))
+            .collect();
+        self.flow_state.flows = Some(found.iter().map(|(_, found)| found.flows).sum());
+        self.flow_state.cids = Some(found.iter().map(|(_, found)| found.cids).sum());
+        for (id, found) in found {
+            self.flow_state.service_mut(id).sweep = Some(found);
+        }
+        self
+    }
+
+    /// Lets packets of a QUIC service look for exact bindings of their connection IDs from the next
+    /// publication on. A service whose routing is learned does so anyway.
+    #[must_use]
+    pub fn with_exact(mut self, service: ServiceId) -> Self {
+        self.exact.insert(service.get());
+        self
+    }
+
+    /// Whether packets of a service look for exact bindings.
+    pub fn is_exact(&self, service: ServiceId) -> bool {
+        let record = self.record.service(service.get());
+        record.is_some_and(|record| record.exact)
+    }
+
+    /// The services, each with what was decided about it.
+    pub(crate) fn placed(&self) -> impl Iterator<Item = (&Service, &ServiceRecord)> {
+        let services = self.spec.services().iter();
+        services.filter_map(|service| Some((service, self.record.service(service.id.get())?)))
+    }
+
+    /// The time of something that began with a publication: that of the live generation if `time`
+    /// is none, which is `now_ns` where nobody knows when it had returned.
+    pub(crate) fn settled(&self, time: Option<u64>, now_ns: u64) -> u64 {
+        time.or(self.flow_state.returned_ns).unwrap_or(now_ns)
+    }
+}
