@@ -172,6 +172,15 @@ impl Live {
         record.is_some_and(|record| record.exact)
     }
 
+    /// Whether some backend that is live is not in `spec`.
+    pub(crate) fn loses_backends(&self, spec: &Spec) -> bool {
+        self.spec.services().iter().any(|old| {
+            let new = spec.services().iter().find(|new| new.id == old.id);
+            let mut backends = old.backends.iter();
+            new.is_none_or(|new| backends.any(|old| new.backend(old.id).is_none()))
+        })
+    }
+
     /// The services, each with what was decided about it.
     pub(crate) fn placed(&self) -> impl Iterator<Item = (&Service, &ServiceRecord)> {
         let services = self.spec.services().iter();

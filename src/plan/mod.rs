@@ -25,7 +25,7 @@ mod transition;
 mod warnings;
 mod world;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -64,6 +64,8 @@ pub struct Plan {
     record: Record,
     /// The world's monotonic clock.
     now_ns: u64,
+    /// The services of which some window ends, and how long it was.
+    closes: BTreeMap<u32, u64>,
 }
 
 /// Plans the change from `live`, which is nothing on a new instance, to `spec`.
@@ -126,6 +128,10 @@ pub fn plan(
         Faults::check(change.open_slots(&after, &assigned.services, options))?;
     }
     keep_marks(&mut after, &mut assigned.services, world);
+    let closes = match &change {
+        Some(change) if !options.disruptive => change.closes(&after, &assigned.services),
+        _ => BTreeMap::new(),
+    };
 
     let mut services = document::services(
         before.as_ref().map(|before| &before.generation),
@@ -206,6 +212,7 @@ pub fn plan(
         generation,
         record,
         now_ns: world.monotonic_ns,
+        closes,
     })
 }
 
@@ -284,6 +291,12 @@ impl Plan {
                 ..FlowState::default()
             },
         }
+    }
+
+    /// The services of which some window ends with it, each with the time for which no insert may
+    /// have been refused, in nanoseconds.
+    pub(crate) fn closes(&self) -> &BTreeMap<u32, u64> {
+        &self.closes
     }
 
     pub(crate) fn record(&self) -> &Record {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! What becomes of the slots of live services.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::live::Live;
@@ -8,6 +9,7 @@ use super::place::{looks_for_exact, Placed};
 use super::record::ServiceRecord;
 use super::world::World;
 use super::Options;
+use crate::affinity::rules::{Slot, SlotKind};
 use crate::affinity::{advance, SlotChange, Slots};
 use crate::service::{Fault, FaultCode, Routing, Service, Spec, Tracking};
 
@@ -93,6 +95,28 @@ impl Transition<'_> {
                 after,
             },
         )
+    }
+
+    /// The services of which some window ends with the change, each with its length: it must not if
+    /// an insert was refused meanwhile.
+    pub(super) fn closes(&self, after: &Placed, records: &[ServiceRecord]) -> BTreeMap<u32, u64> {
+        let services = after.generation.services().zip(&after.slots).zip(records);
+        let closing = services.filter_map(|(((service, _), slots), record)| {
+            let (old, _, old_slots) = self.before.service(service.id)?;
+            let before = self.live.record.service(record.id)?;
+            let removed = before.rows_removed(record);
+            let mut words = old_slots.words().iter().zip(slots.words().iter());
+            let closes = words.any(|(old, new)| {
+                match (Slot::from_abi(*old).kind, Slot::from_abi(*new).kind) {
+                    (SlotKind::Open { .. }, SlotKind::Open { .. }) => false,
+                    (SlotKind::Open { base }, _) => base != new.owner && !removed.contains(&base),
+                    _ => false,
+                }
+            });
+            let window_ns = window_ns(old, before).max(window_ns(service, record));
+            (closes && old_slots.count().open > 0).then_some((record.id, window_ns))
+        });
+        closing.collect()
     }
 
     /// Whether flows get other slots, whatever the table.

@@ -177,6 +177,17 @@ pub enum PublishError {
         /// The live one.
         live: Option<u64>,
     },
+    /// A window was to end with the plan, and an insert was refused since it was made: a flow of the
+    /// service has no entry yet.
+    #[error(
+        "an insert was refused in a slot of service {service:#010x} whose window was to end; plan \
+         again"
+    )]
+    #[non_exhaustive]
+    Refused {
+        /// Number of the service.
+        service: u32,
+    },
     /// The instance cannot be read.
     #[error(transparent)]
     Instance(#[from] InstanceError),
@@ -216,7 +227,7 @@ impl PublishError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::OtherInstance { .. } | Self::Offline | Self::Record(_) => ErrorKind::Invalid,
-            Self::Stale { .. } => ErrorKind::StalePlan,
+            Self::Stale { .. } | Self::Refused { .. } => ErrorKind::StalePlan,
             Self::Instance(error) => error.kind(),
             Self::Image(_) => ErrorKind::Invalid,
             Self::Step { error, .. } => error.kind(),

@@ -160,7 +160,12 @@ impl QuicLb {
     /// # Errors
     /// Everything that stands against the plan, or what kept it from being made.
     pub fn plan(&self, spec: &Spec, options: Options) -> Result<Plan, PlanError> {
-        let live = self.live_record()?;
+        let mut live = self.live_record()?;
+        if let Some(live) = &mut live {
+            if live.loses_backends(spec) {
+                self.count_by_row(live)?;
+            }
+        }
         let world = observe_for(&self.dir, spec)?;
         Ok(plan(live.as_ref(), spec, &world, options)?)
     }

@@ -4,12 +4,15 @@
 //! The slot tells the id of the live map, and opening a map by its id takes CAP_SYS_ADMIN. So each
 //! generation is pinned under its number, and the live one is found by comparing ids.
 
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
 use super::error::InstanceError;
 use super::instance::QuicLb;
 use crate::abi;
 use crate::kernel::publish::Generation;
 use crate::kernel::statedir::Section;
-use crate::kernel::{clock, record};
+use crate::kernel::{clock, record, SysError};
 use crate::plan::Live;
 
 /// Name of a generation's map and record, in the kernel's listings.
@@ -119,9 +122,7 @@ impl QuicLb {
         let now_ns = clock::monotonic_ns();
         for service in &live.record.services {
             let known = state.service_mut(service.id);
-            let refused_ns = self.maps.levels.get(service.stats)?.refused_ns;
-            known.refused_ns =
-                (refused_ns > 0).then(|| refused_ns.saturating_add(REFUSED_GRAIN_NS));
+            known.refused_ns = self.refused_ns(service.stats)?;
             let count = |sum: u64, cpu: &abi::ServiceStats| {
                 sum.wrapping_add(cpu.counters[abi::Counter::GW_COUNTER_STARTS.0 as usize])
             };
@@ -129,6 +130,42 @@ impl QuicLb {
             let for_ns = now_ns.saturating_sub(service.since_ns);
             known.starts_per_second =
                 (for_ns >= RATE_NS).then(|| starts as f64 / (for_ns as f64 / 1e9));
+        }
+        Ok(())
+    }
+
+    /// When at the latest an insert in an open slot of the service with these counters was refused
+    /// last.
+    pub(super) fn refused_ns(&self, stats: u32) -> Result<Option<u64>, SysError> {
+        let refused_ns = self.maps.levels.get(stats)?.refused_ns;
+        Ok((refused_ns > 0).then(|| refused_ns.saturating_add(REFUSED_GRAIN_NS)))
+    }
+
+    /// The entries of each service by the row of their backend, for the prediction of what goes
+    /// with it. Reads both maps: a third of a second for a million entries.
+    pub(super) fn count_by_row(&self, live: &mut Live) -> Result<(), InstanceError> {
+        let rows = live.record.services.iter().flat_map(|service| {
+            let backends = service.backends.iter();
+            backends.map(|backend| ((service.id, backend.row), backend.incarnation))
+        });
+        let rows: BTreeMap<(u32, u16), u32> = rows.collect();
+        let mut counts: BTreeMap<(u32, u16), u64> = rows.keys().map(|row| (*row, 0)).collect();
+        let mut count = |service: u32, binding: &abi::Binding| {
+            let row = (service, binding.row);
+            if rows.get(&row) == Some(&binding.incarnation) {
+                *counts.entry(row).or_default() += 1;
+            }
+            ControlFlow::Continue(())
+        };
+        self.maps
+            .flows
+            .for_each(|key, binding| count(key.service, binding))?;
+        self.maps
+            .cids
+            .for_each(|key, binding| count(key.service, binding))?;
+        for ((service, row), entries) in counts {
+            let known = live.flow_state.service_mut(service);
+            known.by_row.get_or_insert_default().insert(row, entries);
         }
         Ok(())
     }

@@ -224,7 +224,9 @@ impl Writer {
                 .pin(&self.pin(Section::Generations, &cells_pin(record.number)))?;
             stored.pin(&self.pin(Section::Generations, &record_pin(record.number)))
         });
-        let swapped = pinned.and_then(|()| steps.run(Step::Swap, || self.maps.slot.swap(&map)));
+        let swapped = pinned
+            .and_then(|()| self.check_refusals(plan, &record))
+            .and_then(|()| steps.run(Step::Swap, || self.maps.slot.swap(&map)));
         match swapped {
             Ok(()) => Ok(record),
             // The kernel may have swapped and failed afterwards; only it can tell.
@@ -240,6 +242,25 @@ impl Writer {
                 Err(error)
             }
         }
+    }
+
+    /// Refuses if a window that is to end has refused an insert since the plan was made: the flow
+    /// has no entry, and would move.
+    fn check_refusals(&self, plan: &Plan, record: &Record) -> Result<(), PublishError> {
+        let now_ns = clock::monotonic_ns();
+        for (&id, &window_ns) in plan.closes() {
+            let Some(service) = record.service(id) else {
+                continue;
+            };
+            let refused = self.refused_ns(service.stats).map_err(|error| {
+                let step = Step::Swap;
+                PublishError::Step { step, error }
+            })?;
+            if refused.is_some_and(|refused| refused.saturating_add(window_ns) > now_ns) {
+                return Err(PublishError::Refused { service: id });
+            }
+        }
+        Ok(())
     }
 
     fn raise_marks(&self, record: &Record, live: Option<&Live>) -> Result<u64, SysError> {
