@@ -322,7 +322,7 @@ proptest! {
             let next = advance(&slots, &change);
             let over = |since: u64| now - since.min(now) >= WINDOW;
             returned = now + 20_000_000;
-            for index in 0..SLOTS {
+            for (index, opened) in opened.iter_mut().enumerate() {
                 let (old, new) = (slots.words()[index], next.words()[index]);
                 let (before, after) = (kind(&old), kind(&new));
                 prop_assert_eq!(new.owner, event.owners[index]);
@@ -333,7 +333,7 @@ proptest! {
                 match (before, after) {
                     (Open { base }, Held) => {
                         let gone = event.removed.contains(&base);
-                        let since = opened[index].expect("it was opened");
+                        let since = opened.expect("it was opened");
                         let closed = over(since) && last_refusal.is_none_or(over);
                         prop_assert!(gone || base == new.owner || closed, "closed too early");
                     }
@@ -346,13 +346,13 @@ proptest! {
                 match (before, after) {
                     (Open { .. }, Open { .. }) => {
                         let time = next.opened(index as u32).flatten().expect("it is settled");
-                        prop_assert!(time >= opened[index].expect("it was opened"), "moved earlier");
+                        prop_assert!(time >= opened.expect("it was opened"), "moved earlier");
                         if let Some(earlier) = slots.opened(index as u32).flatten() {
                             prop_assert!(time >= earlier, "moved earlier than it said");
                         }
                     }
-                    (_, Open { .. }) => opened[index] = Some(returned),
-                    _ => opened[index] = None,
+                    (_, Open { .. }) => *opened = Some(returned),
+                    _ => *opened = None,
                 }
             }
             // What is kept gives the same slots again.
