@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! The marked slots of a service as a record keeps them.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use crate::affinity::{Mark, OpenedNs, Slots};
@@ -55,8 +57,33 @@ impl Marks {
         slots.map_err(|error| error.to_string())
     }
 
+    /// Whether a service with so many slots and backends in these rows can have them. That they fit
+    /// its table turns out where that is built, which takes longer.
+    pub(crate) fn check(&self, slots: u32, rows: &BTreeSet<u16>) -> Result<(), String> {
+        let mut used = vec![false; self.openings.len()];
+        for Mark { slot, open } in self.read()? {
+            if slot >= slots {
+                return Err(format!("slot {slot} of {slots} is marked"));
+            }
+            let Some((base, opening)) = open else {
+                continue;
+            };
+            if !rows.contains(&base) {
+                return Err(format!("slot {slot} is open with base row {base}"));
+            }
+            let openings = used.len();
+            *used.get_mut(usize::from(opening)).ok_or_else(|| {
+                format!("slot {slot} is open since opening {opening} of {openings}")
+            })? = true;
+        }
+        match used.iter().position(|used| !used) {
+            Some(opening) => Err(format!("no slot is open since opening {opening}")),
+            None => Ok(()),
+        }
+    }
+
     /// The marks one by one.
-    pub(crate) fn read(&self) -> Result<Vec<Mark>, String> {
+    fn read(&self) -> Result<Vec<Mark>, String> {
         let bytes = hex::decode(&self.slots).map_err(|error| format!("marks of slots {error}"))?;
         let mut rest = bytes.as_slice();
         let mut marks = Vec::new();

@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 
 use super::assign::{BACKEND_STATS, ROWS, SERVICE_STATS};
 use super::marks::Marks;
-use crate::abi;
 use crate::service::{Faults, Service, Spec, Tracking};
 
 /// What a publication stored with its generation.
@@ -274,14 +273,7 @@ impl ServiceRecord {
         if service.tracking == Tracking::All && !self.marks.is_empty() {
             return Err("slots are marked where every flow is tracked".into());
         }
-        let nobody = abi::SlotWord::GW_SLOT_NONE.0 as u16;
-        let owners = vec![nobody; service.maglev_table_size.slots()];
-        for mark in self.marks.restore(&owners)?.marks() {
-            if let Some((base, _)) = mark.open.filter(|(base, _)| !rows.contains(base)) {
-                return Err(format!("slot {} is open with base row {base}", mark.slot));
-            }
-        }
-        Ok(())
+        self.marks.check(service.maglev_table_size.get(), rows)
     }
 }
 
@@ -371,7 +363,7 @@ mod tests {
             (
                 "/services/1/marks",
                 marks(json!([]), "fb0100"),
-                "service b: slot 251 of 251 is out of range",
+                "service b: slot 251 of 251 is marked",
             ),
             // Slot 3 is open since opening 0, its base in row 2.
             (
@@ -392,17 +384,17 @@ mod tests {
             (
                 "/services/0/marks",
                 marks(json!([]), "030100"),
-                "slot 3 belongs to opening 0 of 0",
+                "slot 3 is open since opening 0 of 0",
             ),
             (
                 "/services/0/marks",
                 marks(json!([5, 6]), "030100"),
-                "2 openings, 1 of them with a slot",
+                "no slot is open since opening 1",
             ),
             (
                 "/services/0/marks",
                 marks(json!([5]), "0300"),
-                "1 openings, 0 of them with a slot",
+                "no slot is open since opening 0",
             ),
         ];
         for (pointer, value, reason) in damages {

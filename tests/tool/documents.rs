@@ -138,8 +138,8 @@ fn what_was_applied_and_compared_has_its_keys() {
             "kind link_id program_id live_program_id owner previous_program_id",
         );
         let disruption = "name service_id change slots_moved slots_forced slots_extra slots_open \
-                          slots_held moved_ratio window_seconds flows_live entries_expected \
-                          bindings_lost";
+                          slots_held moved_ratio window_seconds flows_live flows_moved \
+                          flows_at_risk entries_expected bindings_lost";
         has_keys(&applied["disruption"][0], disruption);
         let diff = quiclb_json(&["diff", &spec, INSTANCE]).exits(0).document();
         has_keys(&diff, "schema from to identical changes disruption");
