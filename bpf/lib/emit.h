@@ -12,6 +12,8 @@ static __always_inline int gw_event_kind(const struct gw_packet *packet)
 {
 	switch (packet->reason) {
 	case GW_REASON_FORWARDED:
+		if (packet->event)
+			return packet->event;
 		return packet->start && packet->rule == GW_RULE_TABLE ? GW_EVENT_FLOW_START : -1;
 	case GW_REASON_BAD_IPV4:
 	case GW_REASON_BAD_IPV6:

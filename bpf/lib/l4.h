@@ -12,7 +12,9 @@ enum {
 };
 
 enum {
+	GW_TCP_FIN = 0x01,
 	GW_TCP_SYN = 0x02,
+	GW_TCP_RST = 0x04,
 	GW_TCP_ACK = 0x10,
 };
 
@@ -40,14 +42,23 @@ static __always_inline int gw_read_tcp(struct gw_reader *reader)
 {
 	struct gw_packet *packet = reader->packet;
 	const void *header;
+	__u32 words;
+	__u8 flags;
 
 	if (gw_left(packet) < GW_TCP_BYTES)
 		return gw_leaves(GW_REASON_BAD_L4);
 	header = gw_window(reader, GW_TCP_BYTES);
 	packet->client_port = gw_load16(header, 0);
 	packet->vip_port = gw_load16(header, 2);
-	packet->start = (gw_load8(header, 13) & (GW_TCP_SYN | GW_TCP_ACK)) == GW_TCP_SYN;
-	if (gw_load8(header, 12) >> 4 < GW_TCP_MIN_WORDS)
+	words = gw_load8(header, 12) >> 4;
+	flags = gw_load8(header, 13);
+	packet->start = (flags & (GW_TCP_SYN | GW_TCP_ACK)) == GW_TCP_SYN;
+	packet->ends = (flags & GW_TCP_FIN ? GW_BINDING_FIN : 0) |
+		       (flags & GW_TCP_RST ? GW_BINDING_RST : 0);
+	/* Only data says that a flow lives: whoever has closed it still acknowledges. */
+	if (!packet->ends && gw_left(packet) > 4 * words)
+		packet->goes_on = GW_BINDING_FIN | GW_BINDING_RST;
+	if (words < GW_TCP_MIN_WORDS)
 		return gw_leaves(GW_REASON_BAD_L4);
 	return GW_CONTINUE;
 }

@@ -27,7 +27,7 @@ GW_GLOBAL int gw_note(struct gw_packet *packet)
 	note->base = packet->base;
 	note->reason = packet->reason;
 	note->rule = gw_rule_of(packet);
-	note->flags = 0;
+	note->flags = packet->created;
 	if (packet->slot != GW_INDEX_NONE) {
 		note->hash = packet->hash;
 		note->flags |= GW_TRACE_HASHED;

@@ -61,11 +61,17 @@ struct gw_quic {
 struct gw_packet {
 	__u64 window[GW_WINDOW_WORDS]; /* a copy of header bytes */
 
-	/* the flow, always in the direction of the client's packets */
-	struct gw_address client;
+	/* the flow, always in the direction of the client's packets; the service follows later */
+	union {
+		struct gw_flow_key flow;
+		struct {
+			__u32 service_id;
+			__be16 client_port;
+			__be16 vip_port;
+			struct gw_address client;
+		};
+	};
 	struct gw_address vip;
-	__be16 client_port;
-	__be16 vip_port;
 
 	/* the frame */
 	__u32 frame_bytes;
@@ -81,9 +87,14 @@ struct gw_packet {
 	__u8 start; /* can begin a flow */
 	__u8 asked_start; /* it is known whether it can */
 	__u8 cid_len; /* of the connection ID that was read, for events */
+	__u8 passive; /* placed like its flow, but creates and changes nothing */
+	__u8 ends; /* hints that it gives, GW_BINDING_FIN and GW_BINDING_RST */
+	__u8 goes_on; /* hints that it takes back */
+	__u8 teaches; /* its connection ID is the server's, and not bound to anything */
+	__u8 event; /* what it is reported for if it is forwarded, enum gw_event_kind; 0: nothing */
+	__u8 created; /* enum gw_trace_flag */
 	__u64 counted; /* counters of the service to increment, one more than each, a byte each */
 	__u64 generation;
-	__u32 service_id;
 	__u32 backend_id;
 
 	/* set to "none" before anything is read */
@@ -96,6 +107,8 @@ struct gw_packet {
 	/* set with what gives them a meaning */
 	struct gw_quic quic; /* where the service reads it */
 	__u64 hash; /* with slot */
+	__u16 tag; /* of its flow's entry, as is strange */
+	__u8 strange; /* what was found in place of its flow's entry is not its own */
 	__u32 events_per_second; /* with generation */
 	__u32 cid_offset; /* with cid_len */
 	__u32 reason;

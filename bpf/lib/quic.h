@@ -190,11 +190,13 @@ static __always_inline void gw_take_quic(struct gw_packet *packet)
 		gw_count(packet, GW_COUNTER_STARTS);
 	}
 	if (quic->version == GW_QUIC_NEGOTIATION) {
+		packet->passive = 1;
 		gw_count(packet, GW_COUNTER_VERSION_NEGOTIATION);
 	} else if (quic->type == GW_QUIC_TYPE_UNKNOWN) {
 		packet->may_be_start = 1;
 		gw_count(packet, GW_COUNTER_UNKNOWN_VERSION);
 	} else if (quic->type == GW_QUIC_RETRY) {
+		packet->passive = 1;
 		gw_count(packet, GW_COUNTER_RETRY);
 	}
 	if (!quic->cid.bytes)

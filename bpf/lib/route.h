@@ -7,10 +7,8 @@
 #ifndef GW_LIB_ROUTE_H
 #define GW_LIB_ROUTE_H
 
+#include "flow.h"
 #include "quic.h"
-
-/* The packet goes to the backend that was taken. */
-#define GW_PLACED 1
 
 static __always_inline int gw_place(struct gw_run *run, enum gw_rule rule)
 {
@@ -20,46 +18,31 @@ static __always_inline int gw_place(struct gw_run *run, enum gw_rule rule)
 	return GW_PLACED;
 }
 
-static __always_inline int gw_no_backend(struct gw_run *run)
-{
-	gw_count(run->packet, GW_COUNTER_NO_BACKEND);
-	return gw_leaves(GW_REASON_NO_BACKEND);
-}
-
 /*
- * The owner of the flow's slot.
- *
- * Flow state has its place here: in a marked slot, and in a service that tracks all, the flow's
- * entry is looked up before the owner is taken. This version has no entries. So it publishes plain
- * slots only, and ignores the base of an open one: sent to the base, flows that began at the owner
- * would break, and without entries the two cannot be told apart.
+ * By the flow's slot, and by its entry where that can matter. The common packet is the owner's of a
+ * plain slot, without a look-up.
  */
 static __always_inline int gw_place_by_flow(struct gw_run *run)
 {
 	const struct gw_service *service = run->service;
 	struct gw_packet *packet = run->packet;
-	const struct gw_slot *slots, *slot;
 	int step;
 
 	if (!service->slots)
-		return gw_no_backend(run);
-	packet->hash = gw_flow_hash(service, packet);
-	packet->slot = ((packet->hash >> 32) * service->slots) >> 32;
-	slots = gw_cell(run, service->slots_at + packet->slot / GW_CELL_SLOTS);
-	if (!slots)
-		return gw_leaves(GW_REASON_INTERNAL);
-	slot = &slots[packet->slot % GW_CELL_SLOTS];
-	packet->row = slot->owner;
-	packet->base = slot->base;
-	if (packet->row == GW_SLOT_NONE)
-		return gw_no_backend(run);
-	step = gw_take_row(run, packet->row);
+		return gw_no_backend(packet);
+	step = gw_find_slot(run);
 	if (step != GW_CONTINUE)
 		return step;
-	if (run->backend->state == GW_BACKEND_MISSING)
-		return gw_leaves(GW_REASON_INTERNAL);
-	gw_count(packet, GW_COUNTER_PLAIN);
-	return gw_place(run, GW_RULE_TABLE);
+	if (packet->base == GW_SLOT_PLAIN && !(service->flags & GW_SERVICE_TRACK_ALL))
+		step = gw_answer(packet, packet->row, GW_RULE_TABLE, GW_COUNTER_PLAIN);
+	else
+		step = gw_place_by_state(run->ctx, packet, run->cells, service);
+	if (step != GW_PLACED)
+		return step;
+	step = gw_take_occupied(run, packet->row);
+	if (step != GW_CONTINUE)
+		return step;
+	return gw_place(run, packet->rule);
 }
 
 _Static_assert(GW_COUNTER_UNROUTABLE_CONFIG - GW_COUNTER_UNROUTABLE_RESERVED ==
@@ -208,8 +191,10 @@ static __always_inline int gw_route(struct gw_run *run)
 	if (packet->fragment)
 		return gw_route_fragment(run);
 	packet->asked_start = 1;
-	if (packet->icmp)
+	if (packet->icmp) {
+		packet->passive = 1;
 		gw_count(run->packet, GW_COUNTER_ICMP);
+	}
 	if (packet->start)
 		gw_count(run->packet, GW_COUNTER_STARTS);
 	if (run->service->flags & GW_SERVICE_QUIC)

@@ -42,6 +42,12 @@ static __always_inline void gw_reset(struct gw_packet *packet)
 	packet->start = 0;
 	packet->asked_start = 0;
 	packet->cid_len = 0;
+	packet->passive = 0;
+	packet->ends = 0;
+	packet->goes_on = 0;
+	packet->teaches = 0;
+	packet->event = 0;
+	packet->created = 0;
 	packet->counted = 0;
 	packet->generation = 0;
 	packet->service_id = 0;

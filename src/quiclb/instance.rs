@@ -191,9 +191,9 @@ impl QuicLb {
 
     /// Whether the program uses the map of this name; the others are user space's alone.
     fn reads(name: &str) -> bool {
-        // Flow state is not read yet.
-        let flow_state = [FLOW_MAP, CID_MAP, "gw_ql_level", "gw_ql_collect"];
-        !matches!(name, "gw_ql_meta" | "gw_ql_removed") && !flow_state.contains(&name)
+        // Connection IDs are not read yet.
+        let unread = [CID_MAP, "gw_ql_collect"];
+        !matches!(name, "gw_ql_meta" | "gw_ql_removed") && !unread.contains(&name)
     }
 }
 

@@ -3,12 +3,13 @@
 
 use guideway::abi;
 use guideway::addr::MacAddr;
-use guideway::kernel::map::Map;
+use guideway::kernel::map::{Map, Update};
 use guideway::kernel::object::{Object, Options};
+use guideway::kernel::program::Program;
 use guideway::kernel::publish::{self, Slot};
 use guideway::kernel::ring::Ring;
 use guideway::kernel::run::{Ran, Run};
-use guideway::kernel::typed::{Array, DevMap, PerCpuArray};
+use guideway::kernel::typed::{Array, DevMap, Hash, PerCpuArray};
 use guideway::plan::{plan, Device, Generation, Image, Options as PlanOptions, World};
 use guideway::service::Spec;
 use serde_json::Value;
@@ -30,8 +31,18 @@ pub(crate) struct Machine {
     reasons: PerCpuArray<abi::ReasonStats>,
     buckets: PerCpuArray<abi::EventBucket>,
     note: Array<abi::TraceNote>,
+    pub(crate) flows: Hash<abi::FlowKey, abi::Binding>,
+    pub(crate) cids: Hash<abi::CidKey, abi::Binding>,
+    levels: Array<abi::Admission>,
+    collection: Array<abi::Collection>,
     ring: Option<Map>,
 }
+
+/// No test has more services, each with counters of its own.
+const SERVICES: u32 = 32;
+
+/// Entries that fit each table of flow state, unless a test has its own number.
+const ENTRIES: u32 = 4096;
 
 /// The address of an interface.
 pub(crate) fn own_mac(interface: &str) -> MacAddr {
@@ -41,15 +52,20 @@ pub(crate) fn own_mac(interface: &str) -> MacAddr {
 impl Machine {
     /// The program that runs in production. To be called in a network namespace of the test's own.
     pub(crate) fn new() -> Self {
-        Self::load(false)
+        Self::load(false, ENTRIES)
+    }
+
+    /// The same with tables for so many entries.
+    pub(crate) fn with_entries(entries: u32) -> Self {
+        Self::load(false, entries)
     }
 
     /// The program that notes its decisions.
     pub(crate) fn tracing() -> Self {
-        Self::load(true)
+        Self::load(true, ENTRIES)
     }
 
-    fn load(tracing: bool) -> Self {
+    fn load(tracing: bool, entries: u32) -> Self {
         netns::veth(EDGE, ONE);
         netns::veth(TWO, GONE);
         let device = |name: &str| {
@@ -59,6 +75,7 @@ impl Machine {
         let world = World::new([EDGE, ONE, TWO, GONE].map(device).to_vec(), vec![], 1);
         let options = Options {
             tracing,
+            entries: &[("gw_ql_flow", entries), ("gw_ql_cid", entries)],
             ..Options::default()
         };
         let mut object = options.load().unwrap_or_else(|error| panic!("{error}"));
@@ -74,6 +91,10 @@ impl Machine {
             reasons: PerCpuArray::new(map("gw_ql_reason")).unwrap(),
             buckets: PerCpuArray::new(map("gw_ql_bucket")).unwrap(),
             note: Array::new(map("gw_ql_trace")).unwrap(),
+            flows: Hash::new(map("gw_ql_flow")).unwrap(),
+            cids: Hash::new(map("gw_ql_cid")).unwrap(),
+            levels: Array::new(map("gw_ql_level")).unwrap(),
+            collection: Array::new(map("gw_ql_collect")).unwrap(),
             ring: Some(map("gw_ql_events")),
             object,
             world,
@@ -111,6 +132,10 @@ impl Machine {
         .unwrap()
     }
 
+    pub(crate) fn program(&self) -> &Program {
+        &self.object.program
+    }
+
     /// The same with the rest of the frame behind the first `linear` bytes in other pieces.
     pub(crate) fn run_in_pieces(&self, frame: &[u8], linear: usize) -> Ran {
         Run {
@@ -131,6 +156,54 @@ impl Machine {
             .0
             .id
             .get()
+    }
+
+    /// All flows with an entry.
+    pub(crate) fn flows(&self) -> Vec<(abi::FlowKey, abi::Binding)> {
+        entries(&self.flows)
+    }
+
+    /// All connection IDs with an entry.
+    pub(crate) fn cids(&self) -> Vec<(abi::CidKey, abi::Binding)> {
+        entries(&self.cids)
+    }
+
+    /// Forgets every flow and connection ID, and that anything was refused.
+    pub(crate) fn forget(&self) {
+        for (key, _) in self.flows() {
+            self.flows.remove(&key).unwrap();
+        }
+        for (key, _) in self.cids() {
+            self.cids.remove(&key).unwrap();
+        }
+        for index in 0..SERVICES {
+            self.admit(index, abi::Admission::default());
+        }
+    }
+
+    pub(crate) fn put_flow(&self, key: &abi::FlowKey, value: &abi::Binding) {
+        self.flows.update(key, value, Update::Insert).unwrap();
+    }
+
+    pub(crate) fn put_cid(&self, key: &abi::CidKey, value: &abi::Binding) {
+        self.cids.update(key, value, Update::Insert).unwrap();
+    }
+
+    /// What may be inserted for the service with these counters.
+    pub(crate) fn admission(&self, index: u32) -> abi::Admission {
+        self.levels.get(index).unwrap()
+    }
+
+    pub(crate) fn admit(&self, index: u32, admission: abi::Admission) {
+        self.levels.set(index, &admission).unwrap();
+    }
+
+    pub(crate) fn set_cid_seed(&self, cid_seed: u64) {
+        let collection = abi::Collection {
+            cid_seed,
+            ..Default::default()
+        };
+        self.collection.set(0, &collection).unwrap();
     }
 
     pub(crate) fn verified_instructions(&self) -> u32 {
@@ -183,4 +256,14 @@ fn sum<P: AsRef<[u64]>>(parts: impl Iterator<Item = P>) -> Vec<u64> {
         }
         sum
     })
+}
+
+fn entries<K: bytemuck::Pod, V: bytemuck::Pod>(map: &Hash<K, V>) -> Vec<(K, V)> {
+    let mut entries = Vec::new();
+    map.for_each(|key, value| {
+        entries.push((*key, *value));
+        std::ops::ControlFlow::Continue(())
+    })
+    .unwrap();
+    entries
 }

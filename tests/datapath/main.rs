@@ -13,5 +13,6 @@ mod machine;
 #[path = "../common/netns.rs"]
 mod netns;
 mod placement;
+mod state;
 mod table;
 mod verifier;

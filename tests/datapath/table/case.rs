@@ -42,6 +42,8 @@ pub(super) fn case(
 }
 
 pub(super) const PLAIN: Counter = Counter::GW_COUNTER_PLAIN;
+pub(super) const ALL_INSERTED: Counter = Counter::GW_COUNTER_ALL_INSERTED;
+pub(super) const NO_ENTRY: Counter = Counter::GW_COUNTER_NO_ENTRY;
 pub(super) const STARTS: Counter = Counter::GW_COUNTER_STARTS;
 pub(super) const LONG: Counter = Counter::GW_COUNTER_QUIC_LONG;
 pub(super) const SHORT: Counter = Counter::GW_COUNTER_QUIC_SHORT;

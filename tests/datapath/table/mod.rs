@@ -52,6 +52,8 @@ fn check(machine: &Machine, generation: &Generation, case: &Case) -> Reason {
             .map(|row| (row.mac.octets(), machine.backend(row.stats)))
             .collect()
     };
+    // What the frames before have left behind is another table's subject.
+    machine.forget();
     let (reasons, before, backends_before) = (
         machine.reasons(),
         services().collect::<Vec<_>>(),

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Entries of flow state, of flows and of connection IDs alike. An existing entry is changed in
+ * place and never through the map: an update would write it piece by piece under the eyes of its
+ * readers. This program deletes nothing.
+ *
+ * The memory of a deleted entry is reused at once. A pointer to an entry may therefore lead to a
+ * stranger's, before or after it was compared. The exchange of a stranger's binding fails, because
+ * the tag is part of the word, and what else is written here harms nobody: a stranger lives a
+ * little longer, or closes a little sooner.
+ */
+#ifndef GW_LIB_BINDING_H
+#define GW_LIB_BINDING_H
+
+#include "service.h"
+
+/* The age at which the time of the last packet is written again: a write takes the line from other CPUs. */
+#define GW_FRESH_NS 1000000000ULL
+
+/* What inserting an entry comes to. */
+enum gw_insert {
+	GW_INSERTED,
+	GW_INSERT_EXISTS, /* another CPU was first */
+	GW_INSERT_FULL,
+	GW_INSERT_BUSY, /* no lock: the next packet tries again */
+};
+
+enum {
+	GW_E2BIG = 7,
+	GW_EEXIST = 17,
+};
+
+/* The first word of an entry. */
+union gw_bind {
+	__u64 word;
+	struct {
+		__u16 tag;
+		__u16 row;
+		__u32 incarnation;
+	};
+};
+
+/* In one load, so that the parts belong together. */
+static __always_inline union gw_bind gw_load_bind(const struct gw_binding *entry)
+{
+	return (union gw_bind){ .word = *(const volatile __u64 *)entry };
+}
+
+static __always_inline __u32 gw_load_state(const struct gw_binding *entry)
+{
+	return *(const volatile __u32 *)&entry->state;
+}
+
+/* What stood there; it was exchanged if that is what was expected. */
+static __always_inline __u64 gw_exchange_bind(struct gw_binding *entry, __u64 expected, __u64 bind)
+{
+	return __sync_val_compare_and_swap((__u64 *)entry, expected, bind);
+}
+
+static __always_inline __u32 gw_exchange_state(struct gw_binding *entry, __u32 expected,
+					       __u32 state)
+{
+	return __sync_val_compare_and_swap(&entry->state, expected, state);
+}
+
+/* The sweep has decided to delete the entry. */
+static __always_inline bool gw_is_dead(__u32 state)
+{
+	return state & GW_BINDING_DEAD;
+}
+_Static_assert((GW_BINDING_DEAD & GW_BINDING_TOUCHED) == GW_BINDING_DEAD &&
+		       !(GW_BINDING_DEAD & (GW_BINDING_LIVE | GW_BINDING_EXPIRING)),
+	       "one bit tells");
+
+/* Whether a backend in this state keeps what it has. */
+static __always_inline bool gw_is_usable(int state)
+{
+	return state == GW_BACKEND_READY || state == GW_BACKEND_DRAINING;
+}
+
+/*
+ * Takes the backend in a row and gives its state, or why the packet leaves. There is none in a row
+ * that the service does not have: bindings may be older than the generation.
+ */
+static __always_inline int gw_row_state(struct gw_run *run, __u32 row)
+{
+	int step;
+
+	if (row >= run->service->backends)
+		return GW_BACKEND_MISSING;
+	step = gw_take_row(run, row);
+	return step == GW_CONTINUE ? run->backend->state : step;
+}
+
+/* The same for what is bound: another backend in that row is not the one that was meant. */
+static __always_inline int gw_bound_state(struct gw_run *run, union gw_bind bind)
+{
+	int state = gw_row_state(run, bind.row);
+
+	if (state > GW_BACKEND_MISSING && run->backend->incarnation != bind.incarnation)
+		return GW_BACKEND_MISSING;
+	return state;
+}
+
+/* Inserts an entry, never over one that exists. */
+static __always_inline enum gw_insert gw_insert(void *map, const void *key, __u64 bind,
+						__u64 seen_ns, __u32 state, __u32 hash)
+{
+	union gw_bind words = { .word = bind };
+	struct gw_binding value = {
+		.tag = words.tag,
+		.row = words.row,
+		.incarnation = words.incarnation,
+		.seen_ns = seen_ns,
+		.state = state,
+		.hash = hash,
+	};
+
+	switch (bpf_map_update_elem(map, key, &value, BPF_NOEXIST)) {
+	case 0:
+		return GW_INSERTED;
+	case -GW_EEXIST:
+		return GW_INSERT_EXISTS;
+	case -GW_E2BIG:
+		return GW_INSERT_FULL;
+	default:
+		return GW_INSERT_BUSY;
+	}
+}
+
+/*
+ * The entry is being deleted while a packet needs it. Either the deletion has happened and the first
+ * insert succeeds, or the sweep sees afterwards that the entry was touched and inserts it again, or
+ * it looked too early and has deleted it: then the second insert succeeds.
+ */
+static __always_inline void gw_revive(void *map, const void *key, struct gw_binding *entry,
+				      __u64 bind, __u64 now, __u32 state, __u32 alive, __u32 hash)
+{
+	if (gw_insert(map, key, bind, now, alive, hash) == GW_INSERTED)
+		return;
+	gw_exchange_state(entry, (state & ~GW_BINDING_PHASE) | GW_BINDING_DEAD,
+			  state | GW_BINDING_TOUCHED);
+	gw_insert(map, key, bind, now, alive, hash);
+}
+
+static __always_inline __u32 gw_live_state(__u32 state, __u32 set, __u32 clear)
+{
+	return ((state & ~GW_BINDING_PHASE) | set) & ~clear;
+}
+
+/* Makes the entry live unless it is dead; false if somebody else changed it, and how. */
+static __always_inline bool gw_make_live(struct gw_binding *entry, __u32 *state, __u32 set,
+					 __u32 clear)
+{
+	__u32 expected = *state;
+
+	if (gw_is_dead(expected))
+		return true;
+	*state = gw_exchange_state(entry, expected, gw_live_state(expected, set, clear));
+	return *state == expected;
+}
+
+/*
+ * A packet uses an entry that is not simply live: brings it back from whatever the sweep intends,
+ * with the hints that the packet sets and clears. Gives the state that it met last. Three attempts,
+ * since the sweep makes two changes before it deletes.
+ */
+static __always_inline __u32 gw_use_slowly(void *map, const void *key, struct gw_binding *entry,
+					   __u64 bind, __u32 set, __u32 clear, __u32 hash)
+{
+	__u64 now = bpf_ktime_get_coarse_ns();
+	__u32 state = gw_load_state(entry);
+
+	if (!gw_make_live(entry, &state, set, clear) && !gw_make_live(entry, &state, set, clear))
+		gw_make_live(entry, &state, set, clear);
+	if (gw_is_dead(state)) {
+		gw_revive(map, key, entry, bind, now, state, gw_live_state(state, set, clear), hash);
+		return state;
+	}
+	if (state & GW_BINDING_PHASE || now > entry->seen_ns + GW_FRESH_NS)
+		entry->seen_ns = now;
+	return state;
+}
+
+/* Notes in a live entry that there was a packet. */
+static __always_inline void gw_refresh(struct gw_binding *entry)
+{
+	__u64 now = bpf_ktime_get_coarse_ns();
+
+	if (now > entry->seen_ns + GW_FRESH_NS)
+		entry->seen_ns = now;
+}
+
+#endif

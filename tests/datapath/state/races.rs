@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Two CPUs at one entry.
+
+use std::sync::Barrier;
+
+use guideway::abi;
+use guideway::kernel::map::Update;
+use guideway::kernel::program::Program;
+use guideway::kernel::run::Run;
+use guideway::reason::Rule;
+use nix::sched::{sched_getaffinity, sched_setaffinity, CpuSet};
+use nix::unistd::Pid;
+
+use super::case::*;
+use super::world::*;
+use crate::build::*;
+use crate::netns::isolated;
+
+const ROUNDS: u16 = 2000;
+
+/// Two CPUs that this process may use; the same one twice where there is only one.
+fn two_cpus() -> [CpuSet; 2] {
+    let allowed = sched_getaffinity(Pid::from_raw(0)).unwrap();
+    let mut cpus = (0..CpuSet::count()).filter(|cpu| allowed.is_set(*cpu).unwrap());
+    let first = cpus.next().unwrap();
+    [first, cpus.next().unwrap_or(first)].map(|cpu| {
+        let mut one = CpuSet::new();
+        one.set(cpu).unwrap();
+        one
+    })
+}
+
+/// Runs each frame on both CPUs at the same time, and gives where the two went.
+fn at_once(program: &Program, frames: &[Vec<u8>]) -> Vec<[[u8; 6]; 2]> {
+    let barrier = Barrier::new(2);
+    let one = |cpu: CpuSet| {
+        sched_setaffinity(Pid::from_raw(0), &cpu).unwrap();
+        let run = |frame| {
+            barrier.wait();
+            let ran = Run::new(frame).run(program).unwrap();
+            ran.frame[..6].try_into().unwrap()
+        };
+        frames
+            .iter()
+            .map(|frame| run(frame))
+            .collect::<Vec<[u8; 6]>>()
+    };
+    let [this, that] = two_cpus();
+    let (one, other) = std::thread::scope(|scope| {
+        let other = scope.spawn(|| one(that));
+        (
+            scope.spawn(|| one(this)).join().unwrap(),
+            other.join().unwrap(),
+        )
+    });
+    one.into_iter()
+        .zip(other)
+        .map(|(one, other)| [one, other])
+        .collect()
+}
+
+fn frames() -> Vec<Vec<u8>> {
+    let from = |port: u16| {
+        let [high, low] = (1000 + port).to_be_bytes();
+        with(segment(8080, SYN, b""), &[(34, high), (35, low)])
+    };
+    (0..ROUNDS).map(from).collect()
+}
+
+/// One entry, and both packets at its backend.
+#[test]
+fn two_cpus_insert_one_entry() {
+    isolated("datapath::state::race", || {
+        let mut world = World::new();
+        world.publish(READY, OTHER);
+        let stats = world.stats("tcp");
+        let mac = |row| world.service("tcp").1.backend(row).unwrap().mac.octets();
+        for ends in at_once(world.machine.program(), &frames()) {
+            assert_eq!(ends, [mac(READY); 2]);
+        }
+        assert_eq!(world.machine.flows().len(), usize::from(ROUNDS));
+        let (_, rules, counters) = world.machine.service(stats);
+        let count = |counter: abi::Counter| counters[counter.0 as usize];
+        assert_eq!(count(START_INSERTED), u64::from(ROUNDS));
+        assert_eq!(
+            count(HIT) + count(RACED) + count(REFUSED_BUSY),
+            u64::from(ROUNDS)
+        );
+        println!("raced: {}, busy: {}", count(RACED), count(REFUSED_BUSY));
+        assert_eq!(
+            rules[usize::from(Rule::Flow.number())],
+            count(HIT) + count(RACED)
+        );
+    });
+}
+
+/// Whoever comes second follows the first, even if the table is another by then.
+#[test]
+fn an_entry_that_was_there_first_decides() {
+    isolated("datapath::state::first", || {
+        let mut world = World::new();
+        world.publish(READY, OTHER);
+        let begins = segment(8080, SYN, b"");
+        let goes_on = segment(8080, ACK, b"");
+        let went = |world: &World, frame| {
+            let ran = world.machine.run(frame);
+            <[u8; 6]>::try_from(&ran.frame[..6]).unwrap()
+        };
+        let first = went(&world, &begins);
+        world.publish(OTHER, READY);
+        for frame in [&begins, &goes_on] {
+            assert_eq!(went(&world, frame), first);
+        }
+        assert_eq!(world.machine.flows().len(), 1);
+    });
+}
+
+/// Both CPUs give up the same entry: one exchange succeeds, and both packets go where it says.
+#[test]
+fn two_cpus_reselect_alike() {
+    isolated("datapath::state::reselect_race", || {
+        let mut world = World::new();
+        world.publish(READY, HELD);
+        let stats = world.stats("tcp");
+        for port in 0..ROUNDS {
+            let key = world.key_of("tcp", 1000 + port);
+            let entry = world.entry_of("tcp", 1000 + port, UNHEALTHY);
+            world
+                .machine
+                .flows
+                .update(&key, &entry, Update::Insert)
+                .unwrap();
+        }
+        let mac = world.service("tcp").1.backend(READY).unwrap().mac.octets();
+        for ends in at_once(world.machine.program(), &frames()) {
+            assert_eq!(ends, [mac; 2]);
+        }
+        for (_, entry) in world.machine.flows() {
+            assert_eq!(entry.row, READY);
+            assert_eq!(entry.incarnation, world.incarnation("tcp", READY));
+        }
+        let (_, _, counters) = world.machine.service(stats);
+        let count = |counter: abi::Counter| counters[counter.0 as usize];
+        assert_eq!(count(RESELECTED) + count(HIT), 2 * u64::from(ROUNDS));
+        assert!(count(RESELECTED) >= u64::from(ROUNDS));
+    });
+}
