@@ -132,7 +132,7 @@ fn frames_that_cannot_be_run_are_errors_and_the_others_go_on() {
         assert_eq!(
             counts(&document),
             json!({"packets": 4, "errors": 2, "redirect": 2, "by_reason": {"forwarded": 2},
-                   "by_rule": {"table": 2}})
+                   "by_rule": {"flow": 1, "table": 1}})
         );
     });
 }
