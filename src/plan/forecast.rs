@@ -144,7 +144,8 @@ impl Forecast<'_> {
             }
         };
         disruption.flows_moved = share(moved);
-        disruption.flows_at_risk = share(at_risk);
+        // Whether entries of unknown number fit, nobody can tell.
+        disruption.flows_at_risk = share(at_risk).filter(|_| opened == 0.0 || flows.is_some());
 
         let removed = before.record.rows_removed(after.record);
         let by_row = known.and_then(|known| known.by_row.as_ref());

@@ -193,3 +193,99 @@ impl Live {
         time.or(self.flow_state.returned_ns).unwrap_or(now_ns)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{plan, Device, Options, Plan, PlanResult, World};
+    use serde_json::json;
+
+    fn spec(backends: u32) -> Spec {
+        let backend = |id: u32| json!({"id": id, "interface": "lo", "mac": "02:00:00:00:00:01"});
+        let service = |port: u16, protocol: &str, tracking: &str| {
+            json!({"name": format!("s{port}"), "vip": "203.0.113.80", "port": port,
+                   "protocol": protocol, "tracking": tracking, "quic_only": protocol == "udp",
+                   "maglev_table_size": 4093, "flow_idle": 100,
+                   "backends": (1..=backends).map(backend).collect::<Vec<_>>()})
+        };
+        let document = json!({
+            "instance_id": "1d9016f2-8957-42bc-9dd7-32d684d76446", "interface": "edge0",
+            "services": [service(1, "tcp", "exceptions"), service(2, "udp", "exceptions"),
+                         service(3, "udp", "all")],
+        });
+        Spec::from_json(document.to_string().as_bytes()).expect("valid")
+    }
+
+    fn next(live: Option<&Live>, spec: &Spec, seconds: u64) -> Plan {
+        let device = |name: &str, index| Device::new(name.parse().expect("a name"), index, None, 1);
+        let devices = vec![device("edge0", 2), device("lo", 1)];
+        let world = World::new(devices, Vec::new(), seconds * 1_000_000_000);
+        plan(live, spec, &world, Options::default()).expect("a plan")
+    }
+
+    /// What a control plane that starts anew finds.
+    fn restarted(live: &Live) -> Live {
+        let meta = Meta {
+            incarnation_mark: live.incarnation_mark,
+            cells: live.room_cells,
+            ..bytemuck::Zeroable::zeroed()
+        };
+        let bytes = live.record.to_bytes().expect("JSON");
+        let mut read = Live::from_record(&bytes, &meta).expect("sound");
+        read.flow_state.returned_ns = live.flow_state.returned_ns;
+        read
+    }
+
+    #[test]
+    fn a_restart_at_any_time_changes_nothing_that_packets_see() {
+        let mut live = next(None, &spec(3), 1).as_live(1);
+        // Two changes within a window, what closes of the first, and of the second.
+        for (number, (backends, seconds)) in [(4, 50), (5, 90), (5, 155), (5, 195)]
+            .into_iter()
+            .enumerate()
+        {
+            let wanted = spec(backends);
+            let kept = next(Some(&live), &wanted, seconds);
+            let again = next(Some(&restarted(&live)), &wanted, seconds);
+            assert_eq!(kept.document().result, PlanResult::Change, "{seconds}");
+            assert_eq!(kept.record(), again.record(), "{seconds}");
+            let words = |plan: &Plan| {
+                let services = plan.generation().services.iter();
+                let words = services.map(|service| {
+                    service
+                        .slots
+                        .iter()
+                        .map(|slot| (slot.owner, slot.base))
+                        .collect::<Vec<_>>()
+                });
+                words.collect::<Vec<_>>()
+            };
+            assert_eq!(words(&kept), words(&again), "{seconds}");
+            live = kept.as_live(number as u64 + 2);
+            let unchanged = next(Some(&restarted(&live)), &wanted, seconds);
+            assert_eq!(
+                unchanged.document().result,
+                PlanResult::Unchanged,
+                "{seconds}"
+            );
+        }
+    }
+
+    #[test]
+    fn marks_that_contradict_the_table_are_found_when_it_is_built() {
+        let live = next(None, &spec(3), 1).as_live(1);
+        let mut live = next(Some(&live), &spec(4), 50).as_live(2);
+        assert!(live.record.services[0].marks.opens());
+        // Every slot of a table with one backend has the same owner: the base of some.
+        live.spec = spec(1);
+        for service in &mut live.record.services {
+            service.backends.truncate(1);
+        }
+        let world = World::offline();
+        let faults = plan(Some(&live), &spec(1), &world, Options::default()).expect_err("damage");
+        assert!(
+            faults.to_string().contains("is open with base row"),
+            "{faults}"
+        );
+    }
+}

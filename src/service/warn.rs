@@ -98,8 +98,8 @@ impl Warnings<'_> {
             "/quic/routing",
             WarningCode::Learned,
             "learned connection IDs survive NAT rebinding, but not migration to a new connection \
-             ID; this version keeps no flow state yet and places such a service by flow only, so \
-             that rebinding breaks connections too",
+             ID, which goes by flow: 1 - 1/N of such connections reach another of N backends and \
+             break",
         );
     }
 

@@ -71,7 +71,12 @@ fn learned_routing() {
         .into_iter()
         .find(|w| w.code.as_str() == "learned")
         .unwrap();
-    assert!(learned.message.contains("by flow only"), "{learned}");
+    assert!(
+        learned
+            .message
+            .contains("survive NAT rebinding, but not migration"),
+        "{learned}"
+    );
 }
 
 #[test]

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Changes of how flows are tracked, hashed and spread.
+
+use std::collections::BTreeMap;
+
+use guideway::affinity::MarkCount;
+use guideway::plan::{plan, Live, Options, PlanResult};
+use guideway::service::Spec;
+use serde_json::{json, Value};
+
+use crate::support::*;
+
+fn tracked(backends: Value, tracking: &str, members: Value) -> Spec {
+    let mut all = json!({"tracking": tracking});
+    merge(&mut all, &members);
+    instance(&[(backends, all)])
+}
+
+#[test]
+fn from_all_to_exceptions_every_slot_is_held_until_a_sweep() {
+    let all = |ids| tracked(ids, "all", json!({}));
+    let live = published(&all(backends(1..=5)));
+    let moved = plan_at(Some(&live), &all(backends(1..=6)), 100);
+    assert_eq!(
+        marks(&moved),
+        MarkCount::default(),
+        "every flow has its entry"
+    );
+    let wanted = spec(backends(1..=6));
+    let switched = plan_at(Some(&moved.as_live(2)), &wanted, 200);
+    assert_eq!(
+        marks(&switched),
+        MarkCount {
+            open: 0,
+            held: 4093
+        }
+    );
+    let live = switched.as_live(3).with_sweep(3, BTreeMap::new());
+    let plain = plan_at(Some(&live), &wanted, 201);
+    assert_eq!(
+        (result(&plain), marks(&plain)),
+        (PlanResult::Change, MarkCount::default())
+    );
+}
+
+#[test]
+fn from_exceptions_to_all_only_while_no_slot_is_open() {
+    let live = published(&spec(backends(1..=5)));
+    let all = |ids| tracked(ids, "all", json!({}));
+    // Both at once: flows without an entry would move.
+    let faults = refused(&live, &all(backends(1..=6)), 100);
+    let fault = &faults.as_slice()[0];
+    assert_eq!(
+        (fault.pointer.as_str(), fault.code.as_str()),
+        ("/services/0/tracking", "disruptive")
+    );
+    assert!(
+        fault
+            .message
+            .contains("change the tracking first, or 122s after it"),
+        "{fault}"
+    );
+
+    let added = plan_at(Some(&live), &spec(backends(1..=6)), 100);
+    let open = marks(&added).open;
+    let live = added.as_live(2);
+    let faults = refused(&live, &all(backends(1..=6)), 150);
+    let message = &faults.as_slice()[0].message;
+    assert!(
+        message.starts_with(&format!("{open} slots are open for another 7"))
+            && message.contains("--disruptive"),
+        "{message}"
+    );
+    let disruptive = Options {
+        disruptive: true,
+        ..Options::default()
+    };
+    let forced = plan(
+        Some(&live),
+        &all(backends(1..=6)),
+        &world_at(150),
+        disruptive,
+    );
+    assert_eq!(marks(&forced.expect("confirmed")), MarkCount::default());
+    // When the windows are over, held slots do not stand in the way.
+    let late = plan_at(Some(&live), &all(backends(1..=6)), 100 + WINDOW + GRID);
+    assert_eq!(marks(&late), MarkCount::default());
+}
+
+#[test]
+fn a_table_gets_another_size_once_every_flow_is_tracked() {
+    let size = |slots: u32| json!({"maglev_table_size": slots});
+    let live = published(&tracked(backends(1..=5), "exceptions", size(4093)));
+    let resized = tracked(backends(1..=5), "all", size(16381));
+    let fault = |live: &Live, spec: &Spec, seconds| {
+        let faults = refused(live, spec, seconds);
+        let fault = faults.as_slice()[0].clone();
+        assert_eq!(fault.pointer, "/services/0/maglev_table_size");
+        assert_eq!(fault.code.as_str(), "disruptive");
+        fault.message
+    };
+    let message = fault(&live, &resized, 100);
+    assert!(
+        message.contains("run with tracking \"all\" for 122s first"),
+        "{message}"
+    );
+
+    let all = plan_at(
+        Some(&live),
+        &tracked(backends(1..=5), "all", size(4093)),
+        100,
+    );
+    let live = all.as_live(2);
+    let message = fault(&live, &resized, 150);
+    assert!(
+        message.contains("until tracking \"all\" has lasted 122s, in 72s"),
+        "{message}"
+    );
+    // Another publication does not make it longer.
+    let sick = with_one(5, 2, "state", json!("unhealthy"));
+    let live = plan_at(Some(&live), &tracked(sick.clone(), "all", size(4093)), 160).as_live(3);
+    let message = fault(&live, &tracked(sick.clone(), "all", size(16381)), 200);
+    assert!(message.contains("in 22s"), "{message}");
+    let done = plan_at(Some(&live), &tracked(sick.clone(), "all", size(16381)), 222);
+    assert_eq!(marks(&done), MarkCount::default());
+    assert_eq!(disruption(&done).flows_at_risk, Some(0));
+    // Straight to exceptions: the entries are looked up.
+    let done = plan_at(Some(&live), &tracked(sick, "exceptions", size(16381)), 222);
+    assert_eq!(
+        marks(&done),
+        MarkCount {
+            open: 0,
+            held: 16381
+        }
+    );
+}
+
+#[test]
+fn another_hash_moves_every_flow_and_leaves_no_mark() {
+    let live = published(&spec(backends(1..=5)));
+    let live = plan_at(Some(&live), &spec(backends(1..=6)), 100).as_live(2);
+    let seed = json!({"hash_seed": "000102030405060708090a0b0c0d0e0f"});
+    let seeded = instance_with(&[(backends(1..=6), json!({}))], seed);
+    let by_source = instance(&[(backends(1..=6), json!({"hash": "source"}))]);
+    for (pointer, wanted) in [("/hash_seed", seeded), ("/services/0/hash", by_source)] {
+        let faults = refused(&live, &wanted, 110);
+        let fault = &faults.as_slice()[0];
+        assert_eq!(
+            (fault.pointer.as_str(), fault.code.as_str()),
+            (pointer, "disruptive")
+        );
+        let disruptive = Options {
+            disruptive: true,
+            ..Options::default()
+        };
+        let next = plan(Some(&live), &wanted, &world_at(110), disruptive).expect("confirmed");
+        assert_eq!(marks(&next), MarkCount::default());
+    }
+}
+
+#[test]
+fn a_service_that_looks_for_exact_bindings_does_so_from_then_on() {
+    let quic = |ids: Value| {
+        let members = json!({"protocol": "udp", "quic": {"routing": "tuple"}});
+        instance(&[(ids, members)])
+    };
+    let wanted = quic(backends(1..=2));
+    let live = published(&wanted);
+    let service = wanted.services()[0].id;
+    assert!(!live.is_exact(service));
+    let exact = plan_at(Some(&live.with_exact(service)), &wanted, 2);
+    assert_eq!(result(&exact), PlanResult::Change);
+    assert!(exact.generation().services[0].exact);
+    let live = exact.as_live(2);
+    assert!(live.is_exact(service));
+    assert_eq!(
+        result(&plan_at(
+            Some(&live.clone().with_exact(service)),
+            &wanted,
+            3
+        )),
+        PlanResult::Unchanged
+    );
+    let next = plan_at(Some(&live), &quic(backends(1..=3)), 3);
+    assert!(next.generation().services[0].exact);
+    // A connection ID may be silent for ten minutes, and so may what is bound to it.
+    assert_eq!(disruption(&next).window_seconds, 602);
+}
