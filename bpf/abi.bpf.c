@@ -20,6 +20,7 @@ const volatile struct {
 	struct gw_binding binding[0];
 	struct gw_admission admission[0];
 	struct gw_collection collection[0];
+	struct gw_bind bind[0];
 	struct gw_occupancy occupancy[0];
 	struct gw_crypto_slot crypto_slot[0];
 	struct gw_key_request key_request[0];
@@ -47,6 +48,8 @@ const volatile struct {
 	enum gw_counter counter[0];
 	enum gw_binding_state binding_state[0];
 	enum gw_level level[0];
+	enum gw_bind_operation bind_operation[0];
+	enum gw_bind_result bind_result[0];
 	enum gw_event_kind event_kind[0];
 	enum gw_trace_flag trace_flag[0];
 } gw_abi_anchor = {};

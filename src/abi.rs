@@ -27,7 +27,8 @@ use generated::types;
 pub use types::{
     gw_abi as Abi, gw_admission as Admission, gw_backend as Backend,
     gw_backend_flag as BackendFlag, gw_backend_state as BackendState,
-    gw_backend_stats as BackendStats, gw_binding as Binding, gw_binding_state as BindingState,
+    gw_backend_stats as BackendStats, gw_bind as Bind, gw_bind_operation as BindOperation,
+    gw_bind_result as BindResult, gw_binding as Binding, gw_binding_state as BindingState,
     gw_cid_key as CidKey, gw_collection as Collection, gw_counter as Counter,
     gw_crypto_slot as CryptoSlot, gw_event as Event, gw_event_bucket as EventBucket,
     gw_event_kind as EventKind, gw_flow_key as FlowKey, gw_fragments as Fragments,
@@ -88,6 +89,7 @@ pod! {
     FlowKey { service, client_port, vip_port, address }
     CidKey { service, length, zero, cid }
     Binding { tag, row, incarnation, seen_ns, state, hash }
+    Bind { key, operation, expected, wanted, result, zero }
     Admission { flows, cids, refused_ns }
     Collection {
         cid_seed, returned_generation, returned_ns, swept_ns, sweep_duration_ns, sweep_period_ns,

@@ -7,6 +7,7 @@
 //! [`program::Program`], which are pinned in a [`statedir::StateDir`] and opened from it later.
 
 pub mod attach;
+pub mod barrier;
 pub mod clock;
 pub mod keys;
 pub mod map;

@@ -9,6 +9,7 @@
 
 mod advance;
 mod binding;
+mod contract;
 mod document;
 mod import;
 pub mod rules;
@@ -17,6 +18,7 @@ pub mod state;
 
 pub use advance::{advance, SlotChange};
 pub use binding::{cid_tag, Binding, CidKey, Origin, Phase};
+pub use contract::ContractError;
 pub(crate) use document::{read, Guard, Stop};
 pub use document::{
     rfc3339, AffinityDocument, BindingOrigin, CidBinding, DocumentError, ReadOptions,

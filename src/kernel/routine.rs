@@ -31,6 +31,9 @@ pub use super::load::LoadError;
     dead_code
 )]
 mod skeletons {
+    pub(super) mod bind {
+        include!(concat!(env!("OUT_DIR"), "/bind.skel.rs"));
+    }
     pub(super) mod occupancy {
         include!(concat!(env!("OUT_DIR"), "/occupancy.skel.rs"));
     }
@@ -44,6 +47,8 @@ mod skeletons {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Source {
+    /// `gw_bind`: binds connection IDs while packets use them.
+    Bind,
     /// `gw_occupancy`: how many entries flow state has. Minimum kernel: 6.6.
     Occupancy,
     /// `gw_put_key`: makes contexts for encrypted server IDs, and `gw_try_key`, an XDP program that
@@ -55,6 +60,7 @@ pub enum Source {
 impl Source {
     fn name(self) -> &'static str {
         match self {
+            Self::Bind => "gw_bind",
             Self::Occupancy => "gw_occupancy",
             #[cfg(guideway_keys)]
             Self::Key => "gw_key",
@@ -92,6 +98,10 @@ pub struct Routine {
 macro_rules! with_builder {
     ($source:expr, $builder:ident => $do:expr) => {
         match $source {
+            Source::Bind => {
+                let $builder = skeletons::bind::BindSkelBuilder::default();
+                $do
+            }
             Source::Occupancy => {
                 let $builder = skeletons::occupancy::OccupancySkelBuilder::default();
                 $do

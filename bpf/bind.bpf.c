@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Binds connection IDs for user space while packets use and change the same entries. A system call
+ * could only overwrite an entry as a whole, and with it what a packet or a sweep has just written
+ * there; here each word is exchanged only if it is still the one that was looked at.
+ */
+#include "maps/affinity.h"
+#include "lib/hash.h"
+
+enum {
+	GW_E2BIG = 7,
+	GW_EEXIST = 17,
+};
+
+/* Tag, row and incarnation as the one word that packets read, in the order of memory. */
+static __always_inline __u64 gw_bind_word(const struct gw_binding *entry)
+{
+	__u64 word;
+
+	__builtin_memcpy(&word, entry, sizeof(word));
+	return word;
+}
+
+/* Copies an entry word by word: packets may be writing to it. */
+static __always_inline void gw_bind_copy(struct gw_binding *to, struct gw_binding *entry)
+{
+	__u64 word = *(volatile __u64 *)entry;
+
+	__builtin_memcpy(to, &word, sizeof(word));
+	to->seen_ns = *(volatile __u64 *)&entry->seen_ns;
+	to->state = *(volatile __u32 *)&entry->state;
+	to->hash = *(volatile __u32 *)&entry->hash;
+}
+
+/* The entry that stands in the way, for the caller to judge. */
+static __always_inline __u32 gw_bind_other(struct gw_bind *request, struct gw_binding *entry)
+{
+	struct gw_binding found;
+
+	gw_bind_copy(&found, entry);
+	request->expected = found;
+	return GW_BIND_OTHER;
+}
+
+static __always_inline __u32 gw_bind_insert(struct gw_bind *request, const struct gw_cid_key *key,
+					    const struct gw_binding *wanted)
+{
+	struct gw_binding *entry;
+	long error = bpf_map_update_elem(&gw_ql_cid, key, wanted, BPF_NOEXIST);
+
+	if (!error)
+		return GW_BIND_DONE;
+	if (error == -GW_E2BIG)
+		return GW_BIND_FULL;
+	if (error != -GW_EEXIST)
+		return GW_BIND_BUSY;
+	entry = bpf_map_lookup_elem(&gw_ql_cid, key);
+	return entry ? gw_bind_other(request, entry) : GW_BIND_MISSING;
+}
+
+/*
+ * The word with the tag comes first: should the entry's memory be a stranger's by now, its tag is
+ * another one and nothing is changed. Then the state: a sweep that is about to delete the entry has
+ * said so there, and then the caller has to look again. The time comes last, because until the
+ * state says otherwise packets may write it as well.
+ */
+static __always_inline __u32 gw_bind_exchange(struct gw_bind *request,
+					      const struct gw_cid_key *key,
+					      const struct gw_binding *expected,
+					      const struct gw_binding *wanted)
+{
+	struct gw_binding *entry = bpf_map_lookup_elem(&gw_ql_cid, key);
+	__u64 before = gw_bind_word(expected);
+
+	if (!entry)
+		return GW_BIND_MISSING;
+	if (__sync_val_compare_and_swap((__u64 *)entry, before, gw_bind_word(wanted)) != before)
+		return gw_bind_other(request, entry);
+	if (__sync_val_compare_and_swap(&entry->state, expected->state, wanted->state) !=
+	    expected->state)
+		return gw_bind_other(request, entry);
+	*(volatile __u64 *)&entry->seen_ns = wanted->seen_ns;
+	return GW_BIND_DONE;
+}
+
+/*
+ * Once the entry is dead nobody else changes or deletes it. The kernel may be unable to take its lock:
+ * then it is as it was.
+ */
+static __always_inline __u32 gw_bind_delete(struct gw_bind *request, const struct gw_cid_key *key,
+					    const struct gw_binding *expected)
+{
+	struct gw_binding *entry = bpf_map_lookup_elem(&gw_ql_cid, key);
+	__u32 dead = (expected->state & ~GW_BINDING_PHASE) | GW_BINDING_DEAD;
+
+	if (!entry)
+		return GW_BIND_MISSING;
+	if (*(volatile __u64 *)entry != gw_bind_word(expected))
+		return gw_bind_other(request, entry);
+	if (__sync_val_compare_and_swap(&entry->state, expected->state, dead) != expected->state)
+		return gw_bind_other(request, entry);
+	if (!bpf_map_delete_elem(&gw_ql_cid, key))
+		return GW_BIND_DONE;
+	__sync_val_compare_and_swap(&entry->state, dead, expected->state);
+	return GW_BIND_BUSY;
+}
+
+SEC("syscall")
+int gw_bind(struct gw_bind *request)
+{
+	/* The hash reads it in words of eight bytes. */
+	struct gw_cid_key key __attribute__((aligned(8))) = request->key;
+	struct gw_binding expected = request->expected;
+	struct gw_binding wanted = request->wanted;
+	struct gw_collection *collection;
+	__u32 first = 0;
+
+	collection = bpf_map_lookup_elem(&gw_ql_collect, &first);
+	if (!collection)
+		return 0;
+	wanted.tag = gw_cid_hash(&key, collection->cid_seed);
+	expected.tag = wanted.tag;
+	switch (request->operation) {
+	case GW_BIND_INSERT:
+		request->result = gw_bind_insert(request, &key, &wanted);
+		break;
+	case GW_BIND_EXCHANGE:
+		request->result = gw_bind_exchange(request, &key, &expected, &wanted);
+		break;
+	case GW_BIND_DELETE:
+		request->result = gw_bind_delete(request, &key, &expected);
+		break;
+	default:
+		request->result = GW_BIND_UNKNOWN;
+	}
+	return 0;
+}
+
+char _license[] SEC("license") = "Dual BSD/GPL";
