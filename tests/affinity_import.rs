@@ -178,6 +178,19 @@ fn each_reason_has_its_number_and_examples() {
 }
 
 #[test]
+fn a_million_duplicates_are_a_million_rejections() {
+    let mut many = vec![binding(b"1", 1); 500_000];
+    many.extend(vec![binding(b"1", 2); 500_000]);
+    many.push(binding(b"2", 1));
+    let mut map = Map::new();
+    let of = document(vec![bindings(7, 443, many)]);
+    let report = import(&of, &instance(10), Conflict::Keep, &mut map);
+    assert_eq!(report.rejected.duplicate_in_document, 1_000_000);
+    assert_eq!(report.examples.duplicate_in_document.len(), EXAMPLES);
+    assert_eq!((report.accepted, map.len()), (1, 1));
+}
+
+#[test]
 fn services_must_be_the_same_in_everything_and_read_connection_ids() {
     let one = || vec![binding(b"1", 1)];
     let with = |change: fn(&mut ServiceBindings)| {

@@ -61,6 +61,27 @@ fn fixed_keys_are_required() {
         "/$defs/ErrorFault/required",
         "pointer code message",
     );
+    required(
+        "affinity",
+        "/required",
+        "schema exported_at instance services",
+    );
+    required(
+        "affinity-export",
+        "/required",
+        "schema instance_id file services bindings",
+    );
+    required(
+        "affinity-import",
+        "/required",
+        "schema instance_id file dry_run accepted unchanged kept replaced rejected examples",
+    );
+    required(
+        "affinity-import",
+        "/$defs/Rejected/required",
+        "unknown_service service_differs unknown_backend not_usable duplicate_in_document \
+         table_full",
+    );
     required("list", "/required", "schema instances");
     required(
         "detach",

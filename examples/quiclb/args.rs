@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use guideway::affinity::Conflict;
 use guideway::capture::{from_hex, HexTextError};
 use guideway::id::{InstanceId, InterfaceName};
 use guideway::plan::{CheckCode, Options};
@@ -72,6 +73,10 @@ pub(crate) enum Verb {
     Status(StatusArgs),
     /// Print events as JSON lines until a time or number is reached
     Events(EventsArgs),
+    /// Write the bindings of connection IDs to a file
+    AffinityExport(ExportArgs),
+    /// Take over the bindings that another instance wrote
+    AffinityImport(ImportArgs),
     /// Take an instance off its interface
     Detach(DetachArgs),
     /// Run frames through the program itself and show what becomes of them, and why
@@ -165,6 +170,42 @@ pub(crate) struct EventsArgs {
     /// Stop after so many events
     #[arg(default_value_t = 128)]
     pub(crate) limit: u32,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExportArgs {
+    /// UUID of the instance
+    pub(crate) instance: InstanceId,
+    /// File to write them to; - is standard output, and then nothing else is printed
+    pub(crate) file: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ImportArgs {
+    /// UUID of the instance
+    pub(crate) instance: InstanceId,
+    /// File that affinity-export wrote; - is standard input
+    pub(crate) file: PathBuf,
+    /// What to do with connection IDs that are bound to another backend here: keep that, replace
+    /// it if it was imported, or import nothing at all
+    #[arg(long, value_name = "POLICY", default_value = Conflict::Keep.as_str(), value_parser = conflict())]
+    conflict: String,
+    /// Write nothing, and say what an import would come to
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+impl ImportArgs {
+    pub(crate) fn policy(&self) -> Conflict {
+        let mut all = Conflict::ALL.into_iter();
+        // The parser lets no other text through.
+        all.find(|policy| policy.as_str() == self.conflict)
+            .unwrap_or_default()
+    }
+}
+
+fn conflict() -> PossibleValuesParser {
+    PossibleValuesParser::new(Conflict::ALL.map(Conflict::as_str))
 }
 
 #[derive(Debug, Args)]

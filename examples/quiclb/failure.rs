@@ -77,6 +77,12 @@ impl Failure {
         Self(Box::new(document)).about(name)
     }
 
+    /// Names everything that is wrong.
+    pub(crate) fn with_faults(mut self, faults: impl IntoIterator<Item = ErrorFault>) -> Self {
+        self.0.faults.extend(faults);
+        self
+    }
+
     /// Names what it was about.
     pub(crate) fn about(mut self, object: impl Display) -> Self {
         self.0.object = Some(object.to_string());

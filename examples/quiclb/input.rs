@@ -2,6 +2,7 @@
 //! What the arguments name: specifications, plans, instances.
 
 use std::ffi::OsStr;
+use std::io::Read;
 use std::path::Path;
 
 use guideway::error::ErrorKind;
@@ -33,23 +34,30 @@ pub(crate) fn name(path: &Path) -> String {
     }
 }
 
+/// Opens a file that a person named.
+pub(crate) fn open(path: &Path) -> Result<Box<dyn Read>, Failure> {
+    if path == Path::new("-") {
+        return Ok(Box::new(std::io::stdin()));
+    }
+    match std::fs::File::open(path) {
+        Ok(file) => Ok(Box::new(file)),
+        Err(error) => Err(unreadable(path, &error)),
+    }
+}
+
+fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
+    let name = name(path);
+    Failure::new(ErrorKind::Io, format!("cannot read {name}: {error}")).about(&name)
+}
+
 /// Reads a file that a person named.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Failure> {
-    use std::io::Read;
     let name = name(path);
-    let failed = |error: std::io::Error| {
-        let message = format!("cannot read {name}: {error}");
-        Failure::new(ErrorKind::Io, message).about(&name)
-    };
     let mut bytes = Vec::new();
-    let file: Box<dyn Read> = if path == Path::new("-") {
-        Box::new(std::io::stdin())
-    } else {
-        Box::new(std::fs::File::open(path).map_err(failed)?)
-    };
-    file.take(MAX_BYTES + 1)
+    open(path)?
+        .take(MAX_BYTES + 1)
         .read_to_end(&mut bytes)
-        .map_err(failed)?;
+        .map_err(|error| unreadable(path, &error))?;
     if bytes.len() as u64 > MAX_BYTES {
         let message = format!("{name} has more than {MAX_BYTES} bytes");
         return Err(Failure::new(ErrorKind::Invalid, message).about(name));

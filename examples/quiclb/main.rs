@@ -11,6 +11,7 @@
 //! It works on the network namespace that it is started in, and keeps nothing but what the kernel
 //! keeps. Exit codes: 0 done, 1 error, 2 usage, 3 partial, 4 refused, 5 degraded.
 
+mod affinity;
 mod apply;
 mod args;
 mod detach;
@@ -62,6 +63,8 @@ fn run(cli: &Cli, output: &Output) -> Result<Done, Failure> {
         Verb::Apply(arguments) => apply::run(arguments, &root, output),
         Verb::Status(arguments) => status::run(arguments, &root, output),
         Verb::Events(arguments) => events::run(arguments, &root, output),
+        Verb::AffinityExport(arguments) => affinity::export(arguments, &root, output),
+        Verb::AffinityImport(arguments) => affinity::import(arguments, &root, output),
         Verb::Detach(arguments) => detach::run(arguments, &root, output),
         Verb::Trace(arguments) => trace::run(arguments, &root, output),
         Verb::Doctor(arguments) => doctor::run(arguments, &root, output),

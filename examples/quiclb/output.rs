@@ -85,8 +85,8 @@ pub(crate) enum Target {
 }
 
 impl Target {
-    /// What `path` names; links are followed, and stay. It must not be `input`, which was read.
-    pub(crate) fn new(path: &Path, input: &Path) -> Result<Self, Failure> {
+    /// What `path` names; links are followed, and stay. It must not be `input`, if that was read.
+    pub(crate) fn new(path: &Path, input: Option<&Path>) -> Result<Self, Failure> {
         if path == Path::new("-") {
             return Ok(Self::Stdout);
         }
@@ -108,7 +108,8 @@ impl Target {
         if kind.is_dir() {
             return refused(ErrorKind::Io, "it is a directory");
         }
-        if kind.is_file() && same(fs::metadata(input::file(input))) {
+        let read = input.is_some_and(|input| same(fs::metadata(input::file(input))));
+        if kind.is_file() && read {
             return refused(ErrorKind::Invalid, "it is the file that was read");
         }
         // Opened a second time it would be written from its beginning.
@@ -133,20 +134,25 @@ impl Target {
 
     /// Writes it all. A regular file is there whole or not at all, and only its owner may read it.
     pub(crate) fn write(&self, content: &[u8]) -> Result<(), Failure> {
+        self.write_with(|to| to.write_all(content))
+    }
+
+    /// The same with what `fill` writes, which need not be in memory as a whole.
+    pub(crate) fn write_with(
+        &self,
+        fill: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> Result<(), Failure> {
         let (path, written) = match self {
-            Self::Stdout => {
-                let mut stdout = io::stdout().lock();
-                let written = stdout.write_all(content).and_then(|()| stdout.flush());
-                (Path::new("standard output"), written)
-            }
+            Self::Stdout => (
+                Path::new("standard output"),
+                buffered(io::stdout().lock(), fill).map(drop),
+            ),
             Self::Through(path) => {
                 let file = OpenOptions::new().write(true).open(path);
-                (
-                    path.as_path(),
-                    file.and_then(|mut file| file.write_all(content)),
-                )
+                let written = file.and_then(|file| buffered(file, fill).map(drop));
+                (path.as_path(), written)
             }
-            Self::File(path) => (path.as_path(), replace(path, content)),
+            Self::File(path) => (path.as_path(), replace(path, fill)),
         };
         written.map_err(|error| {
             let message = format!("cannot write {}: {error}", path.display());
@@ -164,7 +170,16 @@ fn followed(path: &Path) -> PathBuf {
     path
 }
 
-fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
+/// Has `fill` write to `to` in large pieces.
+fn buffered<W: Write>(to: W, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<W> {
+    let mut to = BufWriter::with_capacity(64 << 10, to);
+    fill(&mut to)?;
+    let mut to = to.into_inner().map_err(io::IntoInnerError::into_error)?;
+    to.flush()?;
+    Ok(to)
+}
+
+fn replace(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     let Some(name) = path.file_name() else {
         return Err(io::ErrorKind::IsADirectory.into());
     };
@@ -173,13 +188,12 @@ fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     draft.push(format!(".{}", std::process::id()));
     let draft = path.with_file_name(draft);
     let write = || {
-        let mut file = OpenOptions::new()
+        let file = OpenOptions::new()
             .write(true)
             .create_new(true)
             .mode(0o600)
             .open(&draft)?;
-        file.write_all(content)?;
-        file.sync_all()?;
+        buffered(file, fill)?.sync_all()?;
         fs::rename(&draft, path)
     };
     write().inspect_err(|_| {

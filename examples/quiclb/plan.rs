@@ -20,7 +20,7 @@ pub(crate) fn run(
 ) -> Result<Done, Failure> {
     let out = arguments.out.as_ref();
     let out = out
-        .map(|out| Target::new(out, &arguments.spec))
+        .map(|out| Target::new(out, Some(&arguments.spec)))
         .transpose()?;
     let spec = input::spec(&arguments.spec)?;
     let options = arguments.confirmed.options();

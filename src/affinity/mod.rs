@@ -24,6 +24,7 @@ pub use document::{
     rfc3339, AffinityDocument, BindingOrigin, CidBinding, DocumentError, ReadOptions,
     ServiceBindings, AFFINITY_SCHEMA,
 };
+pub(crate) use import::{meet, Meeting};
 pub use import::{
     reconcile, Action, BackendView, Conflict, Example, Examples, ImportReport, InstanceView,
     Outcome, Reconciliation, Rejected, Rejection, ServiceView, Step, EXAMPLES,

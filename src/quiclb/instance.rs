@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::path::PathBuf;
 
+use super::bindings::Registry;
 use super::error::{InstanceError, PlanError};
 use super::observe::observe_for;
 use crate::abi;
@@ -33,6 +34,7 @@ pub struct QuicLb {
     pub(super) dir: StateDir,
     pub(super) program: Program,
     pub(super) maps: Maps,
+    pub(super) registry: Registry,
 }
 
 /// The maps of an instance, all pinned.
@@ -133,6 +135,7 @@ impl QuicLb {
             dir: dir.clone(),
             program,
             maps,
+            registry: Registry::default(),
         };
         instance.check_program()?;
         Ok(instance)

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use super::bindings::Registry;
 use super::error::InstanceError;
 use super::instance::{entries, meta, open_map, shapes, Maps, QuicLb, Writer, PROGRAM};
 use crate::abi;
@@ -91,6 +92,7 @@ impl Loader {
                 dir: self.dir.clone(),
                 program,
                 maps,
+                registry: Registry::default(),
             },
             lock,
         })
@@ -132,6 +134,7 @@ impl Loader {
                 dir: self.dir.clone(),
                 program,
                 maps,
+                registry: Registry::default(),
             },
             lock,
         })

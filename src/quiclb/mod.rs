@@ -46,7 +46,10 @@ pub use apply::{
     apply, plan_here, Applied, ApplyError, ApplyOptions, ApplyResult, ApplySchema, Wanted,
 };
 pub use attachment::{Attached, Holder};
-pub use bindings::{read_affinity, ReadError};
+pub use bindings::{
+    read_affinity, ExportSchema, Exported, ImportError, ImportSchema, Imported, ReadError,
+    RegisterError, Registration, UseBindingsError,
+};
 pub use detach::{detach, DetachSchema, Detached, LeftBehind};
 pub use diff::{DiffSchema, MemberChange, Op, SpecDiff};
 pub use doctor::{Diagnosis, DoctorCheck, DoctorSchema};

@@ -42,10 +42,29 @@ pub const ERROR: &str = include_str!("schema/error.json");
 /// The schema of the document in which bindings travel. Unlike the others it is read, too.
 pub const AFFINITY: &str = include_str!("schema/affinity.json");
 
+/// The schema of what was exported.
+pub const AFFINITY_EXPORT: &str = include_str!("schema/affinity-export.json");
+
+/// The schema of what was imported.
+pub const AFFINITY_IMPORT: &str = include_str!("schema/affinity-import.json");
+
 /// Names of all schemas, that of the specification included.
 pub const NAMES: &[&str] = &[
-    "spec", "plan", "status", "trace", "event", "apply", "list", "detach", "diff", "doctor",
-    "probe", "error", "affinity",
+    "spec",
+    "plan",
+    "status",
+    "trace",
+    "event",
+    "apply",
+    "list",
+    "detach",
+    "diff",
+    "doctor",
+    "probe",
+    "error",
+    "affinity",
+    "affinity-export",
+    "affinity-import",
 ];
 
 /// The schema of this name, if there is one.
@@ -64,6 +83,8 @@ pub fn named(name: &str) -> Option<&'static str> {
         "probe" => Some(PROBE),
         "error" => Some(ERROR),
         "affinity" => Some(AFFINITY),
+        "affinity-export" => Some(AFFINITY_EXPORT),
+        "affinity-import" => Some(AFFINITY_IMPORT),
         _ => None,
     }
 }
@@ -85,6 +106,8 @@ pub fn generate(name: &str) -> Option<String> {
         "probe" => Some(of::<super::InterfaceProbe>(name)),
         "error" => Some(of::<super::ErrorDocument>(name)),
         "affinity" => Some(of::<crate::affinity::AffinityDocument>(name)),
+        "affinity-export" => Some(of::<super::Exported>(name)),
+        "affinity-import" => Some(of::<super::Imported>(name)),
         _ => None,
     }
 }

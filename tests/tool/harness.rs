@@ -131,9 +131,15 @@ impl Ran {
         assert_eq!(self.stderr, "", "{}", self.what);
         let document = one_object(&self.stdout, &self.what);
         let form = document["schema"].as_str().expect("text");
-        let name = form.strip_prefix("guideway.quiclb.");
-        let name = name.and_then(|name| name.strip_suffix("/v1"));
-        assert_valid(name.unwrap_or_else(|| panic!("{form}")), &document);
+        let name = form.strip_prefix("guideway.").and_then(|name| {
+            let name = name.strip_suffix("/v1")?;
+            Some(
+                name.strip_prefix("quiclb.")
+                    .unwrap_or(name)
+                    .replace('.', "-"),
+            )
+        });
+        assert_valid(&name.unwrap_or_else(|| panic!("{form}")), &document);
         document
     }
 

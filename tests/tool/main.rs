@@ -2,6 +2,7 @@
 //! The tool as its users meet it: the built binary, its exit codes, its documents, in namespaces of
 //! the tests' own making.
 
+mod affinity;
 mod around;
 mod damage;
 mod documents;

@@ -87,7 +87,7 @@ impl Rejected {
     }
 }
 
-/// Bindings that were not taken, at most [`EXAMPLES`] of each reason, the first in the order of
+/// Bindings that were not taken, at most 100 of each reason, the first in the order of
 /// services and connection IDs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
