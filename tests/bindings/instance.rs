@@ -17,7 +17,6 @@ use serde_json::{json, Value};
 use crate::netns;
 
 pub(crate) const ONE: &str = "1d9016f2-8957-42bc-9dd7-32d684d76446";
-pub(crate) const OTHER: &str = "0badcafe-8957-42bc-9dd7-32d684d76447";
 /// Entries of the table of connection IDs.
 pub(crate) const CIDS: u32 = 1024;
 
@@ -35,7 +34,7 @@ pub(crate) fn machine() {
 
 /// A backend.
 pub(crate) fn backend(id: u32, interface: &str) -> Value {
-    let mac = format!("02:00:00:00:01:{id:02x}");
+    let mac = format!("02:00:00:00:01:{:02x}", id % 256);
     json!({"id": id, "interface": interface, "mac": mac})
 }
 
@@ -43,7 +42,7 @@ pub(crate) fn backend(id: u32, interface: &str) -> Value {
 pub(crate) fn document(backends: &[Value]) -> Value {
     json!({
         "instance_id": ONE, "interface": "edge0",
-        "limits": {"flows": 1024, "cids": CIDS, "slots": 251},
+        "limits": {"flows": 1024, "cids": CIDS, "slots": 257},
         "services": [{
             "name": "quic-api", "vip": "203.0.113.80", "port": 443, "short_dcid_len": 8,
             "maglev_table_size": 251, "backends": backends,

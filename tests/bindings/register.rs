@@ -303,7 +303,14 @@ fn only_registrations_are_ended() {
 fn registrations_end_with_their_time_and_their_backend() {
     isolated("bindings::ends", || {
         machine();
-        let mut writer = published(&two());
+        // A backend for every row there is, so that a row must be used again.
+        let all = |last: u32| {
+            let ids = (1..=255).chain([last]);
+            let mut all = document(&ids.map(|id| backend(id, "vm-a")).collect::<Vec<_>>());
+            all["services"][0]["maglev_table_size"] = json!(257);
+            all
+        };
+        let mut writer = published(&all(256));
         let (table, of) = (Table::of(&writer), service(&two()));
         let short = Duration::from_millis(50);
         writer
@@ -319,12 +326,11 @@ fn registrations_end_with_their_time_and_their_backend() {
 
         // The backend goes, another takes its row: what was the first one's is nobody's.
         let before = place(&writer, 2);
-        publish(&mut writer, &document(&[backend(1, "vm-a")]));
-        publish(
-            &mut writer,
-            &document(&[backend(1, "vm-a"), backend(3, "vm-b")]),
-        );
-        let after = place(&writer, 3);
+        let mut without = all(256);
+        let backends = without["services"][0]["backends"].as_array_mut();
+        backends.expect("a list")[1] = backend(1000, "vm-b");
+        publish(&mut writer, &without);
+        let after = place(&writer, 1000);
         assert_eq!(before.0, after.0, "the row is used again");
         assert_ne!(before.1, after.1);
         let error = writer
@@ -334,7 +340,7 @@ fn registrations_end_with_their_time_and_their_backend() {
             matches!(error, RegisterError::UnknownBackend { .. }),
             "{error}"
         );
-        assert_eq!(writer.unregister_backend(of, id(3)).expect("none"), 0);
+        assert_eq!(writer.unregister_backend(of, id(1000)).expect("none"), 0);
         writer
             .register(of, &cid(CID), id(1), None)
             .expect("nobody's");

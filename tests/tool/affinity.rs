@@ -488,16 +488,6 @@ fn files_are_whole_or_not_there_and_pipes_work() {
         quiclb(&["affinity-export", OTHER, &again]).exits(0);
         drop(writer);
         import(&[OTHER, &kept]).exits(0);
-        // Wrong command lines.
-        for arguments in [
-            &["affinity-import", OTHER][..],
-            &["affinity-export", OTHER],
-            &["affinity-import", "x", "y"],
-            &["affinity-import", OTHER, &kept, "--conflict", "overwrite"],
-            &["affinity-export", OTHER, &kept, "--dry-run"],
-        ] {
-            quiclb_json(arguments).fails(2, "usage");
-        }
     });
 }
 
