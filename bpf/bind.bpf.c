@@ -33,7 +33,8 @@ static __always_inline void gw_bind_copy(struct gw_binding *to, struct gw_bindin
 }
 
 /* The entry that stands in the way, for the caller to judge. */
-static __always_inline __u32 gw_bind_other(struct gw_bind *request, struct gw_binding *entry)
+static __always_inline __u32 gw_bind_other(struct gw_bind_request *request,
+					   struct gw_binding *entry)
 {
 	struct gw_binding found;
 
@@ -42,7 +43,8 @@ static __always_inline __u32 gw_bind_other(struct gw_bind *request, struct gw_bi
 	return GW_BIND_OTHER;
 }
 
-static __always_inline __u32 gw_bind_insert(struct gw_bind *request, const struct gw_cid_key *key,
+static __always_inline __u32 gw_bind_insert(struct gw_bind_request *request,
+					    const struct gw_cid_key *key,
 					    const struct gw_binding *wanted)
 {
 	struct gw_binding *entry;
@@ -64,7 +66,7 @@ static __always_inline __u32 gw_bind_insert(struct gw_bind *request, const struc
  * said so there, and then the caller has to look again. The time comes last, because until the
  * state says otherwise packets may write it as well.
  */
-static __always_inline __u32 gw_bind_exchange(struct gw_bind *request,
+static __always_inline __u32 gw_bind_exchange(struct gw_bind_request *request,
 					      const struct gw_cid_key *key,
 					      const struct gw_binding *expected,
 					      const struct gw_binding *wanted)
@@ -84,10 +86,11 @@ static __always_inline __u32 gw_bind_exchange(struct gw_bind *request,
 }
 
 /*
- * Once the entry is dead nobody else changes or deletes it. The kernel may be unable to take its lock:
- * then it is as it was.
+ * Once the entry is dead nobody else changes or deletes it. The kernel may be unable to take its
+ * lock: then the entry is as it was.
  */
-static __always_inline __u32 gw_bind_delete(struct gw_bind *request, const struct gw_cid_key *key,
+static __always_inline __u32 gw_bind_delete(struct gw_bind_request *request,
+					    const struct gw_cid_key *key,
 					    const struct gw_binding *expected)
 {
 	struct gw_binding *entry = bpf_map_lookup_elem(&gw_ql_cid, key);
@@ -106,7 +109,7 @@ static __always_inline __u32 gw_bind_delete(struct gw_bind *request, const struc
 }
 
 SEC("syscall")
-int gw_bind(struct gw_bind *request)
+int gw_bind(struct gw_bind_request *request)
 {
 	/* The hash reads it in words of eight bytes. */
 	struct gw_cid_key key __attribute__((aligned(8))) = request->key;

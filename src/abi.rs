@@ -27,19 +27,19 @@ use generated::types;
 pub use types::{
     gw_abi as Abi, gw_admission as Admission, gw_backend as Backend,
     gw_backend_flag as BackendFlag, gw_backend_state as BackendState,
-    gw_backend_stats as BackendStats, gw_bind as Bind, gw_bind_operation as BindOperation,
-    gw_bind_result as BindResult, gw_binding as Binding, gw_binding_state as BindingState,
-    gw_cid_key as CidKey, gw_collection as Collection, gw_counter as Counter,
-    gw_crypto_slot as CryptoSlot, gw_event as Event, gw_event_bucket as EventBucket,
-    gw_event_kind as EventKind, gw_flow_key as FlowKey, gw_fragments as Fragments,
-    gw_generation as Generation, gw_index as Index, gw_key_request as KeyRequest,
-    gw_level as Level, gw_limit as Limit, gw_meta as Meta, gw_occupancy as Occupancy,
-    gw_policy as Policy, gw_quic_config as QuicConfig, gw_quic_mode as QuicMode,
-    gw_reason as Reason, gw_reason_stats as ReasonStats, gw_routing as Routing, gw_rule as Rule,
-    gw_server_id as ServerId, gw_server_id_flag as ServerIdFlag, gw_service as Service,
-    gw_service_flag as ServiceFlag, gw_service_key as ServiceKey, gw_service_stats as ServiceStats,
-    gw_slot as Slot, gw_slot_word as SlotWord, gw_trace_flag as TraceFlag,
-    gw_trace_note as TraceNote,
+    gw_backend_stats as BackendStats, gw_bind_operation as BindOperation,
+    gw_bind_request as BindRequest, gw_bind_result as BindResult, gw_binding as Binding,
+    gw_binding_state as BindingState, gw_cid_key as CidKey, gw_collection as Collection,
+    gw_counter as Counter, gw_crypto_slot as CryptoSlot, gw_event as Event,
+    gw_event_bucket as EventBucket, gw_event_kind as EventKind, gw_flow_key as FlowKey,
+    gw_fragments as Fragments, gw_generation as Generation, gw_index as Index,
+    gw_key_request as KeyRequest, gw_level as Level, gw_limit as Limit, gw_meta as Meta,
+    gw_occupancy as Occupancy, gw_policy as Policy, gw_quic_config as QuicConfig,
+    gw_quic_mode as QuicMode, gw_reason as Reason, gw_reason_stats as ReasonStats,
+    gw_routing as Routing, gw_rule as Rule, gw_server_id as ServerId,
+    gw_server_id_flag as ServerIdFlag, gw_service as Service, gw_service_flag as ServiceFlag,
+    gw_service_key as ServiceKey, gw_service_stats as ServiceStats, gw_slot as Slot,
+    gw_slot_word as SlotWord, gw_trace_flag as TraceFlag, gw_trace_note as TraceNote,
 };
 
 /// Makes generated types plain data: any bytes are a value, and every byte of a value is a field's.
@@ -89,7 +89,7 @@ pod! {
     FlowKey { service, client_port, vip_port, address }
     CidKey { service, length, zero, cid }
     Binding { tag, row, incarnation, seen_ns, state, hash }
-    Bind { key, operation, expected, wanted, result, zero }
+    BindRequest { key, operation, expected, wanted, result, zero }
     Admission { flows, cids, refused_ns }
     Collection {
         cid_seed, returned_generation, returned_ns, swept_ns, sweep_duration_ns, sweep_period_ns,

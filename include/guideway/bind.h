@@ -27,7 +27,7 @@ enum gw_bind_result {
 	GW_BIND_UNKNOWN = 5,
 };
 
-struct gw_bind {
+struct gw_bind_request {
 	struct gw_cid_key key;
 	__u32 operation; /* enum gw_bind_operation */
 	/* The tags of both are the program's affair. */

@@ -188,7 +188,7 @@ impl Table<'_> {
         expected: &Binding,
         wanted: &Binding,
     ) -> Result<Reply, SysError> {
-        let mut request = abi::Bind {
+        let mut request = abi::BindRequest {
             key: key.to_abi(),
             operation: operation.0,
             expected: expected.to_abi(),
