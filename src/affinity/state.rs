@@ -108,6 +108,7 @@ impl State {
                     (entry.row, entry.incarnation) = bind;
                     entry.touch(now_ns);
                     entry.note(packet.hints);
+                    entry.revive();
                 }
             }
         }
@@ -359,8 +360,12 @@ impl Binding {
     }
 
     /// Notes what a segment says of the connection's end. FIN and RST are remembered until one
-    /// comes that carries data and neither: both can be forged, and the connection go on.
+    /// comes that carries data and neither: both can be forged, and the connection go on. An entry
+    /// that is about to be deleted remembers nothing more.
     pub fn note(&mut self, hints: Hints) {
+        if matches!(self.phase, Phase::Dead | Phase::Touched) {
+            return;
+        }
         if hints.fin || hints.rst {
             self.fin |= hints.fin;
             self.rst |= hints.rst;
@@ -456,6 +461,10 @@ mod tests {
         for phase in [Phase::Dead, Phase::Touched] {
             let mut dead = Binding { phase, ..entry(5) };
             dead.touch(100 * SECOND);
+            dead.note(Hints {
+                fin: true,
+                ..Hints::default()
+            });
             dead.revive();
             let expected = Binding {
                 phase: Phase::Touched,

@@ -525,6 +525,19 @@ fn an_entry_about_to_be_deleted_is_used_and_marked() {
             ..entry
         };
         assert_eq!(scene.entry(), Some(after));
+
+        // So is one that moves to another backend.
+        let mut scene = Scene::of_slots("tcp", SlotKind::Held, "unhealthy");
+        scene.put(scene.bind(1), phase, 5);
+        let verdict = scene.run(&segment(FIN | ACK, b""));
+        assert_placed(&verdict, Rule::Reselect, 2, C::GW_COUNTER_RESELECTED, false);
+        let (row, incarnation) = scene.bind(2);
+        let after = Binding {
+            row,
+            incarnation,
+            ..after
+        };
+        assert_eq!(scene.entry(), Some(after));
     }
 }
 
