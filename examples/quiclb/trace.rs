@@ -6,8 +6,8 @@ use guideway::error::ErrorKind;
 use guideway::oracle::{Ip, IpProtocol, Quic};
 use guideway::plan::{Live, Options};
 use guideway::quiclb::trace::{
-    payload_frame, run as trace, PayloadError, Reset, Scenario, TraceDocument, TracedPacket,
-    Verdict,
+    payload_frame, run as trace, Created, PayloadError, Reset, Scenario, SlotState, TraceDocument,
+    TracedPacket, Verdict,
 };
 use guideway::quiclb::{observe, StateRoot};
 use guideway::service::Spec;
@@ -195,7 +195,19 @@ fn packet_text(packet: &TracedPacket, text: &mut String) {
             Some(true) => ", can begin a flow",
             _ => "",
         };
-        text.push_str(&format!("  hash {hash}, slot {slot}{start}\n"));
+        let state = match packet.slot_state {
+            Some(SlotState::Open) => " (open)",
+            Some(SlotState::Held) => " (held)",
+            Some(SlotState::Plain) | None => "",
+        };
+        text.push_str(&format!("  hash {hash}, slot {slot}{state}{start}\n"));
+    }
+    for created in &packet.created {
+        text.push_str(match created {
+            Created::Flow => "  makes an entry for its flow\n",
+            Created::Cid => "  binds its connection ID\n",
+            _ => "  makes an entry\n",
+        });
     }
     for change in packet.output.iter().flat_map(|output| &output.changed) {
         let (offset, from, to) = (change.offset, &change.from, &change.to);

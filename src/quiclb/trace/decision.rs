@@ -2,11 +2,12 @@
 //! What the program noted about a frame, and whether it is what the program did.
 
 use crate::abi;
+use crate::affinity::rules::{Slot, SlotKind};
 use crate::plan::{Generation, PlacedBackend, PlacedService};
 use crate::reason::{self, Reason, Rule};
 use crate::service::{Backend, Service};
 
-use super::document::{SlotState, Verdict};
+use super::document::{Created, SlotState, Verdict};
 
 /// One run of the program on one frame.
 #[derive(Clone, Copy)]
@@ -32,6 +33,7 @@ pub(super) struct Decision<'a> {
     pub(super) backend: Option<(&'a PlacedBackend, &'a Backend)>,
     pub(super) flow_start: Option<bool>,
     pub(super) hashed: Option<Hashed>,
+    pub(super) created: Vec<Created>,
 }
 
 /// The flow's hash and slot.
@@ -67,6 +69,8 @@ pub(super) enum Mismatch {
     NoBackend,
     #[error("the program noted slot {slot} of a table of {slots}")]
     Slot { slot: u32, slots: usize },
+    #[error("the program noted that it made an entry for no flow")]
+    Created,
     #[error("the program noted {reason}, and left other bytes than that from byte {offset} on")]
     Bytes { reason: Reason, offset: usize },
 }
@@ -124,6 +128,17 @@ impl<'a> Decision<'a> {
         let hashed = flags(abi::TraceFlag::GW_TRACE_HASHED)
             .then(|| hashed(note, found.map_or(0, |(_, placed)| placed.slots.len())))
             .transpose()?;
+        let created: Vec<_> = [
+            (abi::TraceFlag::GW_TRACE_CREATED_FLOW, Created::Flow),
+            (abi::TraceFlag::GW_TRACE_CREATED_CID, Created::Cid),
+        ]
+        .into_iter()
+        .filter_map(|(flag, created)| flags(flag).then_some(created))
+        .collect();
+        // A connection ID is bound to the backend of the flow it was seen on.
+        if hashed.is_none() && !created.is_empty() {
+            return Err(Mismatch::Created);
+        }
         Ok(Self {
             reason,
             rule,
@@ -132,6 +147,7 @@ impl<'a> Decision<'a> {
             flow_start: flags(abi::TraceFlag::GW_TRACE_START_KNOWN)
                 .then(|| flags(abi::TraceFlag::GW_TRACE_START)),
             hashed,
+            created,
         })
     }
 }
@@ -234,13 +250,14 @@ fn hashed(note: &abi::TraceNote, slots: usize) -> Result<Hashed, Mismatch> {
     if slot as usize >= slots {
         return Err(Mismatch::Slot { slot, slots });
     }
-    let base = u32::from(note.base);
-    let state = if base == abi::SlotWord::GW_SLOT_PLAIN.0 {
-        SlotState::Plain
-    } else if base == abi::SlotWord::GW_SLOT_HELD.0 {
-        SlotState::Held
-    } else {
-        SlotState::Open
+    let word = abi::Slot {
+        base: note.base,
+        ..Default::default()
+    };
+    let state = match Slot::from_abi(word).kind {
+        SlotKind::Plain => SlotState::Plain,
+        SlotKind::Held => SlotState::Held,
+        SlotKind::Open { .. } => SlotState::Open,
     };
     Ok(Hashed {
         hash: note.hash,

@@ -238,5 +238,6 @@ impl TracedPacket {
             self.slot = Some(hashed.slot);
             self.slot_state = Some(hashed.state);
         }
+        self.created.clone_from(&decision.created);
     }
 }

@@ -146,6 +146,28 @@ fn the_kinds_of_slots_are_told_apart() {
 }
 
 #[test]
+fn entries_are_made_for_flows() {
+    use abi::TraceFlag as Flag;
+    let generation = generation();
+    let (flow, cid) = (Flag::GW_TRACE_CREATED_FLOW.0, Flag::GW_TRACE_CREATED_CID.0);
+    for (flags, created) in [
+        (0, vec![]),
+        (flow, vec![Created::Flow]),
+        (cid, vec![Created::Cid]),
+        (flow | cid, vec![Created::Flow, Created::Cid]),
+    ] {
+        let mut case = Case::forwarded(&generation, 1, REDIRECT);
+        case.note.flags |= flags as u8;
+        assert_eq!(case.read(&generation).unwrap().created, created);
+        case.note.flags &= !(Flag::GW_TRACE_HASHED.0 as u8);
+        match created.is_empty() {
+            true => assert_eq!(case.read(&generation).unwrap().created, []),
+            false => assert_eq!(case.read(&generation), Err(Mismatch::Created)),
+        }
+    }
+}
+
+#[test]
 fn a_start_counts_only_where_it_was_asked_for() {
     let generation = generation();
     let known = abi::TraceFlag::GW_TRACE_START_KNOWN.0 as u8;
