@@ -8,7 +8,7 @@ use guideway::kernel::map::Update;
 use super::table::{at_once, entry, move_to, Action, Kind, Table, Work};
 
 /// Fill levels at which is counted, percent of the table's size.
-pub(crate) const LEVELS: [u32; 5] = [40, 60, 80, 95, 100];
+pub(crate) const LEVELS: [u32; 6] = [40, 50, 60, 80, 95, 100];
 
 /// Who inserts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -178,19 +178,21 @@ pub(crate) fn lost_to_updates(entries: u32, level: u32, cpu: usize) -> u32 {
     lost.count() as u32
 }
 
-/// Inserts one flow on a CPU and the others on another, until one is lost. How many were inserted.
-pub(crate) fn first_loss(entries: u32, cpus: [usize; 2]) -> u32 {
+/// Inserts one flow on each CPU but the last, which inserts the others, until one is lost. How many
+/// were inserted.
+pub(crate) fn first_loss(entries: u32, cpus: &[usize]) -> u32 {
     let table = Table::new(Kind::Lru, entries);
-    move_to(cpus[0]);
-    table.run(Action::Insert, &Work::on(0..1));
-    move_to(cpus[1]);
-    let step = (entries / 256).max(1);
-    let mut inserted = 1;
-    loop {
-        table.run(Action::Insert, &Work::on(inserted..inserted + step));
-        inserted += step;
+    let mut inserted = 0;
+    let (last, others) = cpus.split_last().expect("a CPU");
+    let one_each = others.iter().map(|cpu| (cpu, 1));
+    let rest = std::iter::repeat((last, (entries / 256).max(1)));
+    for (cpu, flows) in one_each.chain(rest) {
+        move_to(*cpu);
+        table.run(Action::Insert, &Work::on(inserted..inserted + flows));
+        inserted += flows;
         if table.count(0..inserted) < inserted {
-            return inserted;
+            break;
         }
     }
+    inserted
 }

@@ -249,11 +249,17 @@ pub(crate) fn entry(flow: u32) -> (abi::FlowKey, abi::Binding) {
     (key, value)
 }
 
-/// Two CPUs that this process may use.
-pub(crate) fn two_cpus() -> Option<[usize; 2]> {
+/// The CPUs that this process may use.
+pub(crate) fn cpus() -> Vec<usize> {
     let allowed = sched_getaffinity(Pid::from_raw(0)).expect("the CPUs of this process");
-    let mut allowed = (0..CpuSet::count()).filter(|&cpu| allowed.is_set(cpu).unwrap_or(false));
-    Some([allowed.next()?, allowed.next()?])
+    let all = 0..CpuSet::count();
+    all.filter(|&cpu| allowed.is_set(cpu).unwrap_or(false))
+        .collect()
+}
+
+/// Two of them, if there are.
+pub(crate) fn two_cpus() -> Option<[usize; 2]> {
+    cpus().first_chunk().copied()
 }
 
 /// Moves this thread to a CPU.

@@ -55,7 +55,7 @@ fn a_plain_table_loses_nothing_and_refuses_exactly_at_its_size() {
         for entries in [1000, 4096, 10_007] {
             for pattern in PATTERNS {
                 let filling = fill(&plan(Kind::Hash, entries, pattern, cpus));
-                assert_eq!(filling.lost, [0; 5], "{pattern:?}");
+                assert_eq!(filling.lost, [0; LEVELS.len()], "{pattern:?}");
                 // A hundredth more, none of which the kernel takes.
                 let more = u64::from(entries / 100);
                 assert_eq!(filling.beyond, (0, more), "{entries} {pattern:?}");
@@ -74,7 +74,7 @@ fn an_lru_table_loses_nothing_until_it_is_nearly_full_and_then_says_nothing() {
                     touched,
                     ..plan(Kind::Lru, ENTRIES, pattern, cpus)
                 });
-                assert_eq!(filling.lost[..4], [0; 4], "{pattern:?} {touched}");
+                assert_eq!(filling.lost[..5], [0; 5], "{pattern:?} {touched}");
                 // All of them taken, though there is no room for any.
                 let more = u64::from(ENTRIES / 100);
                 assert_eq!(filling.beyond, (more, 0), "{pattern:?} {touched}");
@@ -101,7 +101,7 @@ fn without_common_lists_one_hot_cpu_has_its_share_of_the_table_and_no_more() {
                 "{lost} lost of {inserted} with room for {share}"
             );
         }
-        assert!(filling.lost[1] > 0, "lost at 60 %");
+        assert!(filling.lost[2] > 0, "{:?} lost", filling.lost);
         assert_eq!(filling.beyond.1, 0, "refused");
     });
 }
@@ -109,17 +109,21 @@ fn without_common_lists_one_hot_cpu_has_its_share_of_the_table_and_no_more() {
 #[test]
 fn small_lru_tables_lose_flows_early() {
     on_two_cpus("lru::small", |cpus| {
-        // Before 6.17 the CPU of the first flow sets 128 entries aside, later at most a quarter of
-        // the table for two CPUs. It uses one of them; the rest is lost to the other CPU.
-        let expected = if !probe::release().at_least(6, 17) {
-            128..=136
-        } else if probe::possible_cpus() == Ok(2) {
-            192..=200
-        } else {
-            128..=256
-        };
-        let inserted = first_loss(256, cpus);
-        assert!(expected.contains(&inserted), "{inserted}");
+        let possible = probe::possible_cpus().expect("a number") as u32;
+        for entries in [256, 1024] {
+            // The CPU of the first flow sets these aside and uses one of them.
+            let aside = if probe::release().at_least(6, 17) {
+                (entries / possible / 2).clamp(1, 128)
+            } else {
+                128
+            };
+            let room = entries - (aside - 1);
+            let inserted = first_loss(entries, &cpus);
+            assert!(
+                (room + 1..room + 8).contains(&inserted),
+                "{inserted} of {entries}, {aside} set aside"
+            );
+        }
     });
 }
 
