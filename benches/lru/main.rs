@@ -40,6 +40,8 @@ struct Extent {
     rounds: usize,
     /// Flows that get a timer.
     timers: u32,
+    all_cpus: Vec<usize>,
+    /// Two of them.
     cpus: [usize; 2],
     possible_cpus: u32,
 }
@@ -53,6 +55,7 @@ impl Extent {
             flood: 8.0,
             rounds: 3,
             timers: 10_000,
+            all_cpus: table::cpus(),
             cpus: table::two_cpus().expect("two CPUs"),
             possible_cpus: probe::possible_cpus().expect("the number of CPUs") as u32,
         };
@@ -64,7 +67,7 @@ impl Extent {
             large: 32_768,
             flooded: 16_384,
             flood: 2.0,
-            rounds: 1,
+            rounds: 3,
             timers: 1000,
             ..full
         }

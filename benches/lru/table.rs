@@ -249,7 +249,7 @@ pub(crate) fn entry(flow: u32) -> (abi::FlowKey, abi::Binding) {
     (key, value)
 }
 
-/// The CPUs that this process may use.
+/// The CPUs that this thread may use: all of them before it first moves.
 pub(crate) fn cpus() -> Vec<usize> {
     let allowed = sched_getaffinity(Pid::from_raw(0)).expect("the CPUs of this process");
     let all = 0..CpuSet::count();

@@ -73,7 +73,11 @@ static __always_inline struct gw_flow_key key_of(__u32 flow)
 	return key;
 }
 
-static __always_inline void outcome(struct work *work, long error)
+/*
+ * An int, as before Linux 6.4 the upper half of what an update or a deletion returns is zero: a
+ * negative long compares unequal to the error that it is.
+ */
+static __always_inline void outcome(struct work *work, int error)
 {
 	if (!error)
 		work->done++;

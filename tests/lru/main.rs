@@ -111,17 +111,21 @@ fn small_lru_tables_lose_flows_early() {
     on_two_cpus("lru::small", |cpus| {
         let possible = probe::possible_cpus().expect("a number") as u32;
         for entries in [256, 1024] {
-            // The CPU of the first flow sets these aside and uses one of them.
-            let aside = if probe::release().at_least(6, 17) {
-                (entries / possible / 2).clamp(1, 128)
+            // So many are set aside by the CPU of the first flow, which uses one of them. Linux 6.17
+            // has the second rule, and some stable kernels before it.
+            let aside = [128, (entries / possible / 2).clamp(1, 128)];
+            let rules = if probe::release().at_least(6, 17) {
+                &aside[1..]
             } else {
-                128
+                &aside[..]
             };
-            let room = entries - (aside - 1);
             let inserted = first_loss(entries, &cpus);
+            let room = |aside: &u32| entries - (aside - 1);
             assert!(
-                (room + 1..room + 8).contains(&inserted),
-                "{inserted} of {entries}, {aside} set aside"
+                rules
+                    .iter()
+                    .any(|aside| (room(aside) + 1..room(aside) + 8).contains(&inserted)),
+                "{inserted} of {entries}, {rules:?} set aside"
             );
         }
     });
@@ -145,7 +149,9 @@ fn left(kind: Kind, beat: Option<f64>, two_packets: bool, cpus: [usize; 2]) -> f
         reference: [f64::NAN; 4],
     };
     let survival = flood(&scenario, ENTRIES, 2.0, cpus);
-    assert_eq!(survival.at(0.75), Some(100.0), "exactly full: {survival:?}");
+    if kind != Kind::LruNoCommon {
+        assert_eq!(survival.at(0.75), Some(100.0), "exactly full: {survival:?}");
+    }
     if kind == Kind::Hash {
         assert_eq!(survival.inserted, u64::from(ENTRIES - survival.quiet));
         // The rest of the flood has asked in vain with every packet, but for the last second ones.
