@@ -10,5 +10,8 @@ pub mod datapath {}
 #[doc = include_str!("docs/embedding.md")]
 pub mod embedding {}
 
+#[doc = include_str!("docs/lru.md")]
+pub mod lru {}
+
 #[doc = include_str!("docs/state.md")]
 pub mod state {}

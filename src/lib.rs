@@ -7,7 +7,7 @@
 //! - [`guide::embedding`]: what machine, network and servers need, and ten lines to copy.
 //! - [`service::Spec`]: what to serve; [`plan()`](plan::plan): what that would do; [`quiclb`]: do it.
 //! - [`maglev`]: the tables alone, without any kernel.
-//! - [`guide::architecture`], [`guide::datapath`], [`guide::state`]: how it works.
+//! - [`guide::architecture`], [`guide::datapath`], [`guide::state`], [`guide::lru`]: how it works.
 //!
 //! # Types
 //!
