@@ -179,19 +179,6 @@ fn offline_asks_nothing_of_the_machine() {
 }
 
 #[test]
-fn a_keyed_config_is_refused_and_never_read_as_plaintext() {
-    let config = json!({"config_id": 0, "server_id_len": 3, "nonce_len": 4,
-                        "key": "8f95f09245765f80256934e50c66207f"});
-    let quic = json!({"routing": "server-id", "configs": [config]});
-    let keyed = with(backends(1..=2), json!({"quic": quic}));
-    let faults = refused(None, &keyed, 1);
-    let fault = &faults.as_slice()[0];
-    assert_eq!(fault.pointer, "/services/0/quic/configs/0/key");
-    assert_eq!(fault.code.as_str(), "kernel");
-    assert!(!faults.to_string().contains("8f95f0"));
-}
-
-#[test]
 fn a_backend_keeps_its_row_while_others_come_and_go() {
     let first = plan_at(None, &with(backends([10, 20, 30]), json!({})), 1);
     assert_eq!(

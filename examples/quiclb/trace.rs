@@ -9,7 +9,7 @@ use guideway::quiclb::trace::{
     payload_frame, run as trace, Created, PayloadError, Reset, Scenario, SlotState, TraceDocument,
     TracedPacket, Verdict,
 };
-use guideway::quiclb::{observe, StateRoot};
+use guideway::quiclb::{decryption, observe, StateRoot};
 use guideway::service::Spec;
 
 use crate::args::TraceArgs;
@@ -29,7 +29,8 @@ pub(crate) fn run(
         spec,
         options,
     } = wanted(arguments, root)?;
-    let world = observe().map_err(|error| Failure::new(error.kind(), &error))?;
+    let mut world = observe().map_err(|error| Failure::new(error.kind(), &error))?;
+    world.decryption = decryption();
     let scenario = Scenario::new(live.as_ref(), &spec, &world, options)
         .map_err(|faults| Failure::invalid(&name, &faults))?;
     let reset = if arguments.fresh {

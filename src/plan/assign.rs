@@ -29,6 +29,17 @@ pub(super) struct Assignment {
     pub(super) warnings: Vec<Warning>,
 }
 
+impl Assignment {
+    /// The highest incarnation of a backend.
+    pub(super) fn highest_incarnation(&self) -> u32 {
+        let backends = self.services.iter().flat_map(|service| &service.backends);
+        backends
+            .map(|backend| backend.incarnation)
+            .max()
+            .unwrap_or(0)
+    }
+}
+
 /// Gives every backend of `spec` its row, incarnation and counters, continuing `live`.
 ///
 /// Interface indices, source addresses and marks of slots are left empty.

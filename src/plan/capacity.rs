@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
+use super::contexts;
 use super::document::ServicePlan;
 use super::generation::Generation;
 use super::image::Layout;
@@ -42,7 +43,8 @@ pub struct Capacity {
     /// Server IDs of the service that has most, each counted once per config that carries it and
     /// those in quarantine included.
     pub server_ids: Use,
-    /// Contexts for encrypted server IDs.
+    /// Contexts for encrypted server IDs, one for each key, those of the generation before included:
+    /// both exist while one replaces the other.
     pub crypto_contexts: Use,
     /// Entries of the flow map.
     pub flows: PredictedUse,
@@ -168,7 +170,10 @@ pub(super) fn capacity(
                 .unwrap_or(0),
             SERVER_IDS,
         ),
-        crypto_contexts: Use { used: 0, limit: 0 },
+        crypto_contexts: used(
+            contexts::used(live, &generation.spec),
+            contexts::CONTEXTS.into(),
+        ),
         flows: PredictedUse {
             used: flows,
             predicted: flows.saturating_add(expected.sum()),
@@ -227,6 +232,7 @@ impl Capacity {
         for (what, count) in [
             ("backends", self.backends),
             ("interfaces of backends", self.targets),
+            ("keys of encrypted server IDs", self.crypto_contexts),
         ] {
             if count.used > count.limit {
                 faults.push(over("/services", what, count.used, count.limit));

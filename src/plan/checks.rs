@@ -6,13 +6,13 @@ use std::fmt::Display;
 use super::image::ImageError;
 use super::live::Live;
 use super::transition::{is_tracked, tracked_in_ns, window_ns};
-use super::world::World;
+use super::world::{Decryption, World};
 use super::Options;
 use crate::id::InterfaceName;
 use crate::service::{Fault, FaultCode, Faults, Mode, Spec, Tracking};
 
-/// What the programs of this version cannot do.
-pub(super) fn kernel(spec: &Spec) -> Vec<Fault> {
+/// What this version, its build or the kernel cannot do.
+pub(super) fn kernel(spec: &Spec, world: &World) -> Vec<Fault> {
     let mut faults = Vec::new();
     if spec.mode() == Mode::Offload {
         faults.push(Fault::new(
@@ -21,26 +21,39 @@ pub(super) fn kernel(spec: &Spec) -> Vec<Fault> {
             "offload needs a program built for network cards, which this build does not have",
         ));
     }
+    let Some(obstacle) = world.decryption.as_ref().and_then(obstacle) else {
+        return faults;
+    };
     for service in spec.services() {
-        for config in service
-            .quic
-            .configs
-            .iter()
-            .filter(|config| config.key.is_some())
-        {
-            faults.push(Fault::new(
-                format!(
-                    "{}/quic/configs/{}/key",
-                    service.pointer(),
-                    config.position()
-                ),
-                FaultCode::Kernel,
-                "encrypted server IDs need the kernel's bpf_crypto (Linux 6.10) and a build that \
-                 uses it, which this one does not; use plaintext server IDs or tuple routing",
-            ));
+        let configs = service.quic.configs.iter();
+        for config in configs.filter(|config| config.key.is_some()) {
+            let pointer = format!(
+                "{}/quic/configs/{}/key",
+                service.pointer(),
+                config.position()
+            );
+            faults.push(Fault::new(pointer, FaultCode::Kernel, &*obstacle));
         }
     }
     faults
+}
+
+/// What stands against encrypted server IDs, and what to do about it.
+fn obstacle(decryption: &Decryption) -> Option<String> {
+    let needed = match decryption {
+        Decryption::Works => return None,
+        Decryption::NotBuilt { compiler } => format!(
+            "encrypted server IDs need a build with clang 15 or newer, this one is by {compiler}: \
+             build with GUIDEWAY_CLANG=clang-16"
+        ),
+        Decryption::Missing { release, what } => format!(
+            "encrypted server IDs need bpf_crypto and ecb(aes) in the kernel (Linux 6.11), this is \
+             {release}: {what}; use a newer kernel"
+        ),
+    };
+    Some(format!(
+        "{needed}, plaintext server IDs (\"key\": null) or \"tuple\" routing"
+    ))
 }
 
 /// Interfaces that do not exist here.

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use super::contexts::PlacedContext;
 use crate::abi;
 use crate::addr::MacAddr;
 use crate::affinity::rules::Standing;
@@ -23,6 +24,8 @@ pub struct Generation {
     pub spec: Arc<Spec>,
     /// The placed services, in the order of [`Spec::services`].
     pub services: Vec<PlacedService>,
+    /// The contexts of the kernel's cipher, one for each key of encrypted server IDs.
+    pub contexts: Vec<PlacedContext>,
 }
 
 impl Generation {

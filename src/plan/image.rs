@@ -10,12 +10,13 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use super::contexts::PlacedContext;
 use super::generation::{Generation, PlacedBackend, PlacedServerId, PlacedService};
 use crate::abi;
 use crate::hash::{splitmix64, FlowHashKey};
 use crate::image_hash::{directory_hash, server_id_hash};
 use crate::service::{
-    BackendState, CidConfig, Fragments, HashOf, Routing, Service, Spec, Tracking, Unhealthy,
+    BackendState, CidConfig, Fragments, HashOf, Routing, Service, Tracking, Unhealthy,
     UnknownServerId,
 };
 
@@ -240,7 +241,7 @@ impl Layout {
         }
         let at = &self.services[entry.service];
         let placed = &generation.services[entry.service];
-        service_record(entry.key, &generation.spec, service, placed, at)
+        service_record(entry.key, generation, service, placed, at)
     }
 }
 
@@ -352,12 +353,12 @@ fn service_key(vip: IpAddr, protocol: u8, port: u16) -> abi::ServiceKey {
 
 fn service_record(
     key: abi::ServiceKey,
-    spec: &Spec,
+    generation: &Generation,
     service: &Service,
     placed: &PlacedService,
     at: &ServiceLayout,
 ) -> abi::Service {
-    let hash = FlowHashKey::new(spec.hash_seed());
+    let hash = FlowHashKey::new(generation.spec.hash_seed());
     let (hash_key, hash_final) = hash.parts();
     let mut record = abi::Service {
         key,
@@ -392,7 +393,7 @@ fn service_record(
         record.server_id_seed = ids.seed;
         for config in &service.quic.configs {
             if let Some(entry) = record.configs.get_mut(usize::from(config.config_id)) {
-                *entry = config_record(config);
+                *entry = config_record(config, &generation.contexts);
             }
         }
     }
@@ -434,18 +435,26 @@ fn fragments(service: &Service) -> u8 {
     .0 as u8
 }
 
-fn config_record(config: &CidConfig) -> abi::QuicConfig {
+fn config_record(config: &CidConfig, contexts: &[PlacedContext]) -> abi::QuicConfig {
+    let context = contexts
+        .iter()
+        .find(|context| Some(context.key) == config.key);
+    let mode = match (config.decoder().decoder_passes(), context) {
+        (0, _) => abi::QuicMode::GW_QUIC_MODE_PLAIN,
+        // A keyed config is never published as a plain one: without a context it is none at all.
+        (_, None) => abi::QuicMode::GW_QUIC_MODE_NONE,
+        (1, _) => abi::QuicMode::GW_QUIC_MODE_SINGLE_PASS,
+        (3, _) => abi::QuicMode::GW_QUIC_MODE_THREE_PASS,
+        _ => abi::QuicMode::GW_QUIC_MODE_FOUR_PASS,
+    };
     abi::QuicConfig {
         server_id_len: config.server_id_len,
         nonce_len: config.nonce_len,
         cid_len: config.cid_len(),
-        // A keyed config is never published as a plain one: without a decoder it is none at all.
-        mode: match config.key {
-            None => abi::QuicMode::GW_QUIC_MODE_PLAIN,
-            Some(_) => abi::QuicMode::GW_QUIC_MODE_NONE,
-        }
-        .0 as u8,
+        mode: mode.0 as u8,
         encodes_length: u8::from(config.encodes_length),
+        crypto_slot: context.map_or(0, |context| context.slot),
+        crypto_incarnation: context.map_or(0, |context| context.incarnation),
         ..Default::default()
     }
 }

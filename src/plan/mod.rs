@@ -10,6 +10,7 @@ mod assign;
 mod capacity;
 mod checks;
 mod compare;
+mod contexts;
 mod disruption;
 mod document;
 mod file;
@@ -33,6 +34,7 @@ use serde_json::value::{to_raw_value, RawValue};
 
 pub use capacity::{room_cells, Capacity, MemoryUse, PredictedUse, Use};
 pub use compare::{compare, ServiceDisruption};
+pub use contexts::PlacedContext;
 pub use disruption::Disruption;
 pub use document::{
     BackendPlan, Base, Change, ConfigPlan, Options, PlanDocument, PlanResult, PlanSchema,
@@ -46,7 +48,7 @@ pub(crate) use preflight::reach;
 pub use preflight::{ifindex_drift, preflight, Check, CheckCode, CheckResult};
 pub use record::RecordError;
 pub(crate) use record::{Record, RecordSchema, ServiceRecord, SpecText};
-pub use world::{Device, Hook, Peer, World};
+pub use world::{Decryption, Device, Hook, Peer, World};
 
 use crate::affinity::Slots;
 use crate::quic::lb::Key;
@@ -79,7 +81,7 @@ pub fn plan(
     world: &World,
     options: Options,
 ) -> Result<Plan, Faults> {
-    let mut faults = checks::kernel(spec);
+    let mut faults = checks::kernel(spec, world);
     faults.extend(checks::interfaces(spec, world));
     faults.extend(
         live.map(|live| checks::continuity(live, spec, world, options))
@@ -132,6 +134,9 @@ pub fn plan(
         Some(change) if !options.disruptive => change.closes(&after, &assigned.services),
         _ => BTreeMap::new(),
     };
+    let highest = assigned.highest_incarnation();
+    let mark = live.map_or(0, |live| live.incarnation_mark).max(highest);
+    after.generation.contexts = contexts::assign(live, spec, mark)?;
 
     let mut services = document::services(
         before.as_ref().map(|before| &before.generation),
@@ -180,6 +185,7 @@ pub fn plan(
         retired: assigned.retired,
         quarantine: assigned.quarantine,
         folds: assigned.folds,
+        contexts: generation.contexts.iter().map(Into::into).collect(),
     };
     let result = match (live, &before) {
         (Some(live), Some(before))

@@ -86,6 +86,7 @@ pub(super) fn place(
             number,
             spec,
             services,
+            contexts: Vec::new(),
         },
         slots: all_slots,
     })

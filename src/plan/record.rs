@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::assign::{BACKEND_STATS, ROWS, SERVICE_STATS};
+use super::contexts::ContextRecord;
 use super::marks::Marks;
 use crate::service::{Faults, Service, Spec, Tracking};
 
@@ -31,6 +32,9 @@ pub(crate) struct Record {
     pub(crate) quarantine: Vec<QuarantinedId>,
     /// Counters of backends that this publication removed: to be added to their services'.
     pub(crate) folds: Vec<Fold>,
+    /// Of the keys of encrypted server IDs, in the order of the specification.
+    #[serde(default)]
+    pub(crate) contexts: Vec<ContextRecord>,
 }
 
 /// A canonical specification with its secrets, which `Debug` does not show.
@@ -142,6 +146,7 @@ pub enum RecordError {
 impl Record {
     /// Whether everything in `spec` has a place of its own, as whoever reads the record relies on.
     pub(super) fn check(&self, spec: &Spec) -> Result<(), String> {
+        ContextRecord::check(&self.contexts, spec)?;
         let mut service_stats = BTreeSet::new();
         let mut backend_stats = BTreeSet::new();
         let services = spec.services();
@@ -206,7 +211,8 @@ impl Record {
         let placed = self.services.iter().flat_map(|service| &service.backends);
         let placed = placed.map(|backend| backend.incarnation);
         let retired = self.retired.iter().map(|backend| backend.incarnation);
-        placed.chain(retired).max().unwrap_or(0)
+        let contexts = self.contexts.iter().map(|context| context.incarnation);
+        placed.chain(retired).chain(contexts).max().unwrap_or(0)
     }
 
     pub(crate) fn table(&self, service: u32) -> Option<&TableRecord> {
@@ -226,6 +232,7 @@ impl Record {
                 .iter()
                 .zip(&new.services)
                 .all(|(old, new)| old.places_the_same(new))
+            && self.contexts == new.contexts
             && retired.eq(&new.retired)
             && quarantine.eq(&new.quarantine)
     }

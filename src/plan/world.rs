@@ -17,6 +17,9 @@ pub struct World {
     pub addresses: Vec<IpAddr>,
     /// What is on the hook where the instance's program is or is to be; none if nobody looked.
     pub hook: Option<Hook>,
+    /// Whether programs can decrypt server IDs; none if nobody looked. Then keys are not refused
+    /// here, but by the publication, if it cannot make use of them.
+    pub decryption: Option<Decryption>,
     /// Nanoseconds since boot, suspended time included.
     pub boot_ns: u64,
     /// Nanoseconds since boot without suspended time: the clock of flow state.
@@ -38,6 +41,7 @@ impl World {
             devices: Some(devices),
             addresses,
             hook: None,
+            decryption: None,
             boot_ns,
             monotonic_ns: boot_ns,
             available_memory_bytes: None,
@@ -61,6 +65,26 @@ pub enum Hook {
     Free,
     /// Somebody else's program, described in words.
     Occupied(String),
+}
+
+/// Whether programs can decrypt server IDs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Decryption {
+    /// They can.
+    Works,
+    /// They were compiled by a compiler that cannot express it.
+    NotBuilt {
+        /// The compiler, in its own words.
+        compiler: String,
+    },
+    /// The kernel cannot do it.
+    Missing {
+        /// Which kernel that is.
+        release: String,
+        /// What it lacks, in words.
+        what: String,
+    },
 }
 
 /// One network interface. What could not be found out is `None`, and is never taken for good.

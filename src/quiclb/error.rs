@@ -197,6 +197,13 @@ pub enum PublishError {
     /// What is stored with the generation has no text form.
     #[error("the record of the generation cannot be written: {0}")]
     Record(#[from] serde_json::Error),
+    /// The plan has keys, and the program of the instance was loaded by a build, or on a kernel,
+    /// that cannot decrypt: load it again.
+    #[error(
+        "the plan has keys, and the program of the instance cannot decrypt: load it again on a \
+         kernel and by a build that can"
+    )]
+    Plain,
     /// The kernel refused a step.
     #[error("{step}: {error}")]
     #[non_exhaustive]
@@ -230,6 +237,7 @@ impl PublishError {
             Self::Stale { .. } | Self::Refused { .. } => ErrorKind::StalePlan,
             Self::Instance(error) => error.kind(),
             Self::Image(_) => ErrorKind::Invalid,
+            Self::Plain => ErrorKind::Unsupported,
             Self::Step { error, .. } => error.kind(),
             Self::Aborted { .. } => ErrorKind::Partial,
         }

@@ -139,6 +139,7 @@ impl FindingCode {
                 | Self::LostTarget
                 | Self::TargetDown
                 | Self::TargetNapi
+                | Self::MissingKey
                 | Self::CidLengthMismatch
                 | Self::NoRedirectErrorsSource
         )
@@ -181,6 +182,8 @@ codes! {
     TargetDown = "target-down", Error, "all interfaces are up";
     /// The other end of a veth does not poll: frames are dropped.
     TargetNapi = "target-napi", Error, "the other ends of all veths poll";
+    /// The program has not got keys of the generation: their connection IDs go by flow.
+    MissingKey = "missing-key", Error, "the program has every key of the generation";
     /// The program met an inconsistency of its own.
     Internal = "internal", Error, "the program met no inconsistency";
     /// Connection IDs of another length than the specification says.

@@ -6,10 +6,12 @@ use std::ops::Deref;
 use std::path::PathBuf;
 
 use super::bindings::Registry;
+use super::contexts;
 use super::error::{InstanceError, PlanError};
 use super::observe::observe_for;
 use crate::abi;
 use crate::id::InstanceId;
+use crate::kernel::keys::{self, Contexts};
 use crate::kernel::map::{Map, MapShape};
 use crate::kernel::object;
 use crate::kernel::program::Program;
@@ -54,6 +56,8 @@ pub(super) struct Maps {
     pub(super) cids: Hash<abi::CidKey, abi::Binding>,
     pub(super) levels: Array<abi::Admission>,
     pub(super) collection: Array<abi::Collection>,
+    /// None if the program was loaded without decryption.
+    pub(super) contexts: Option<Contexts>,
 }
 
 impl Maps {
@@ -96,6 +100,7 @@ impl Maps {
             cids: Hash::new(take(cids)?)?,
             levels: Array::new(take(levels)?)?,
             collection: Array::new(take(collection)?)?,
+            contexts: None,
         })
     }
 
@@ -129,7 +134,8 @@ impl QuicLb {
     pub fn open(dir: &StateDir) -> Result<Self, InstanceError> {
         dir.version()?;
         let shapes = shapes(dir)?;
-        let maps = Maps::from(|name| open_map(dir, &shapes, name))?;
+        let mut maps = Maps::from(|name| open_map(dir, &shapes, name))?;
+        maps.contexts = contexts::pinned(dir)?;
         let program = Program::open(&dir.pin(Section::Programs, PROGRAM))?;
         let instance = Self {
             dir: dir.clone(),
@@ -176,19 +182,24 @@ impl QuicLb {
     /// A program that uses other maps than those pinned beside it counts and routes elsewhere.
     fn check_program(&self) -> Result<(), InstanceError> {
         let used = self.program.map_ids();
+        let unused = |contexts: &Contexts| !used.contains(&contexts.map().id());
+        if self.maps.contexts.as_ref().is_some_and(unused) {
+            return Err(self.mixed(keys::MAP));
+        }
         // Compiled out of the program unless it is loaded for tracing.
         let dead = "gw_ql_trace";
         let mut maps = self.maps.ids().into_iter();
         match maps.find(|(id, name)| *name != dead && !used.contains(id) && Self::reads(name)) {
-            Some((_, map)) => Err(InstanceError::Mixed {
-                path: self
-                    .dir
-                    .pin(Section::Programs, PROGRAM)
-                    .display()
-                    .to_string(),
-                map,
-            }),
+            Some((_, map)) => Err(self.mixed(map)),
             None => Ok(()),
+        }
+    }
+
+    fn mixed(&self, map: &'static str) -> InstanceError {
+        let path = self.dir.pin(Section::Programs, PROGRAM);
+        InstanceError::Mixed {
+            path: path.display().to_string(),
+            map,
         }
     }
 
@@ -215,6 +226,7 @@ pub(super) fn meta(dir: &StateDir) -> Result<abi::Meta, InstanceError> {
 pub(super) fn shapes(dir: &StateDir) -> Result<BTreeMap<String, MapShape>, InstanceError> {
     let options = object::Options {
         entries: &entries(&meta(dir)?),
+        keys: keys::BUILT,
         ..Default::default()
     };
     Ok(options.shapes()?)

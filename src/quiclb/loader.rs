@@ -7,6 +7,7 @@ use super::bindings::Registry;
 use super::error::InstanceError;
 use super::instance::{entries, meta, open_map, shapes, Maps, QuicLb, Writer, PROGRAM};
 use crate::abi;
+use crate::kernel::keys::{self, Contexts};
 use crate::kernel::map::{Map, MapShape};
 use crate::kernel::object::{self, Object};
 use crate::kernel::random;
@@ -54,6 +55,8 @@ impl Loader {
         lock.repair_sections()?;
         self.check_limits()?;
         match QuicLb::open(&self.dir) {
+            // Made by a build that could not, or before the kernel could.
+            Ok(balancer) if balancer.maps.contexts.is_none() && decrypts() => self.repair(lock),
             Ok(balancer) => Ok(Writer { balancer, lock }),
             Err(error) if error.is_repairable() => self.repair(lock),
             Err(error) => Err(error),
@@ -77,6 +80,7 @@ impl Loader {
         let object = object::Options {
             cells: Some(meta.cells),
             entries: &entries(&meta),
+            keys: decrypts(),
             ..Default::default()
         }
         .load()?;
@@ -103,7 +107,8 @@ impl Loader {
         let shapes = shapes(&self.dir)?;
         let meta = meta(&self.dir)?;
         let mut present = Vec::new();
-        for name in Maps::NAMES {
+        let keys = decrypts();
+        for name in Maps::NAMES.into_iter().chain(keys.then_some(keys::MAP)) {
             match self.open_if_there(&shapes, name)? {
                 Some(map) => present.push((name, map)),
                 None => continue,
@@ -116,6 +121,7 @@ impl Loader {
         let object = object::Options {
             cells: Some(meta.cells),
             entries: &entries(&meta),
+            keys,
             reuse: &reuse,
             ..Default::default()
         }
@@ -181,15 +187,26 @@ fn draw_seed(maps: &Maps) -> Result<(), InstanceError> {
     Ok(())
 }
 
+/// Whether the program that decrypts server IDs can be loaded.
+fn decrypts() -> bool {
+    keys::support() == keys::Support::Works
+}
+
 /// Takes a loaded object apart; `each` sees every map once.
 fn take(
     mut object: Object,
     mut each: impl FnMut(&Map, &'static str) -> Result<(), InstanceError>,
 ) -> Result<(crate::kernel::program::Program, Maps), InstanceError> {
-    let maps = Maps::from(|name| {
+    let mut take = |name| {
         let map = object.take_map(name)?;
         each(&map, name)?;
         Ok(map)
-    })?;
+    };
+    let mut maps = Maps::from(&mut take)?;
+    match take(keys::MAP) {
+        Ok(map) => maps.contexts = Some(Contexts::new(map)?),
+        Err(InstanceError::Sys(error)) if error.is_not_found() => {}
+        Err(error) => return Err(error),
+    }
     Ok((object.program, maps))
 }

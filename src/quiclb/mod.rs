@@ -24,6 +24,7 @@
 mod apply;
 mod attachment;
 mod bindings;
+mod contexts;
 mod detach;
 mod diff;
 mod doctor;
@@ -50,6 +51,7 @@ pub use bindings::{
     read_affinity, ExportSchema, Exported, ImportError, ImportSchema, Imported, ReadError,
     RegisterError, Registration, UseBindingsError,
 };
+pub use contexts::decryption;
 pub use detach::{detach, DetachSchema, Detached, LeftBehind};
 pub use diff::{DiffSchema, MemberChange, Op, SpecDiff};
 pub use doctor::{Diagnosis, DoctorCheck, DoctorSchema};

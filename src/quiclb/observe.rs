@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::attachment::hook;
+use super::contexts::{decryption, needed};
 use super::error::InstanceError;
 use crate::addr::MacAddr;
 use crate::kernel::netdev::{self, Interface, XdpFeatures};
@@ -40,11 +41,15 @@ pub fn observe() -> Result<World, SysError> {
     Ok(world)
 }
 
-/// The machine as [`observe`] sees it, and what is on the hook of the specification's interface.
+/// The machine as [`observe`] sees it, what is on the hook of the specification's interface, and
+/// whether keys can be used if it has any.
 pub(super) fn observe_for(dir: &StateDir, spec: &Spec) -> Result<World, InstanceError> {
     let mut world = observe()?;
     if world.device(spec.interface()).is_some() {
         world.hook = Some(hook(dir, spec.interface())?);
+    }
+    if needed(spec) {
+        world.decryption = decryption();
     }
     Ok(world)
 }

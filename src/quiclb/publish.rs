@@ -30,6 +30,8 @@ pub enum Step {
     ClearCounters,
     /// Let packets be redirected to the interfaces of the new generation.
     AddTargets,
+    /// Make contexts of the kernel's cipher from the keys of the new generation.
+    MakeContexts,
     /// Create the generation's map.
     Create,
     /// Write its cells.
@@ -50,14 +52,17 @@ pub enum Step {
     Unpin,
     /// Take away targets that no generation names.
     RemoveTargets,
+    /// Give up contexts that no generation names.
+    RemoveContexts,
 }
 
 impl Step {
     /// Every step, in order.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 15] = [
         Self::RaiseMarks,
         Self::ClearCounters,
         Self::AddTargets,
+        Self::MakeContexts,
         Self::Create,
         Self::Fill,
         Self::Freeze,
@@ -68,6 +73,7 @@ impl Step {
         Self::FoldCounters,
         Self::Unpin,
         Self::RemoveTargets,
+        Self::RemoveContexts,
     ];
 }
 
@@ -77,6 +83,7 @@ impl fmt::Display for Step {
             Self::RaiseMarks => "raise the generation mark",
             Self::ClearCounters => "clear the counters of newcomers",
             Self::AddTargets => "add redirect targets",
+            Self::MakeContexts => "make contexts of keys",
             Self::Create => "create the generation",
             Self::Fill => "fill the generation",
             Self::Freeze => "freeze the generation",
@@ -87,6 +94,7 @@ impl fmt::Display for Step {
             Self::FoldCounters => "fold the counters of removed backends",
             Self::Unpin => "remove former generations",
             Self::RemoveTargets => "remove redirect targets",
+            Self::RemoveContexts => "remove contexts of former keys",
         })
     }
 }
@@ -150,6 +158,9 @@ impl Writer {
             // The generation is right; what it needs beside it may have been lost.
             Some(live) if plan.document().result == PlanResult::Unchanged => {
                 steps.run(Step::AddTargets, || self.add_targets(&live.record))?;
+                let contexts = live.contexts();
+                let making = self.making(&contexts)?;
+                steps.run(Step::MakeContexts, || making.make())?;
                 (PlanResult::Unchanged, live.record)
             }
             Some(live) => {
@@ -207,6 +218,8 @@ impl Writer {
         begin(&mut record, &mut generation, clock::monotonic_ns());
         steps.run(Step::ClearCounters, || self.clear_counters(&record, live))?;
         steps.run(Step::AddTargets, || self.add_targets(&record))?;
+        let making = self.making(&plan.generation().contexts)?;
+        steps.run(Step::MakeContexts, || making.make())?;
 
         generation.number = record.number;
         let image = Image::build(&generation)?;
@@ -362,7 +375,9 @@ impl Writer {
                 }
             }
             Ok(())
-        })
+        })?;
+        let slots: Vec<_> = record.contexts.iter().map(|context| context.slot).collect();
+        steps.run(Step::RemoveContexts, || self.keep_contexts(&slots))
     }
 }
 

@@ -56,6 +56,7 @@ fn whole(instance: &QuicLb, abi: Option<AbiVersion>) -> Result<Status, InstanceE
     let in_sight = !found(&findings, FindingCode::OtherNamespace);
     if let Some(live) = &live {
         leftovers(instance, live, &mut findings)?;
+        missing_keys(instance, live, &mut findings)?;
         if in_sight {
             drift(instance, live, &mut findings)?;
         }
@@ -375,6 +376,22 @@ fn leftovers(
             APPLY,
         )
     }));
+    Ok(())
+}
+
+fn missing_keys(
+    instance: &QuicLb,
+    live: &Live,
+    findings: &mut Vec<Finding>,
+) -> Result<(), InstanceError> {
+    if let Some(count @ 1..) = instance.missing_contexts(live)? {
+        findings.push(Finding::new(
+            FindingCode::MissingKey,
+            instance.dir().path().display(),
+            format!("{count} keys have no context: connection IDs under them name no backend"),
+            APPLY,
+        ));
+    }
     Ok(())
 }
 

@@ -6,13 +6,14 @@ use std::collections::BTreeSet;
 
 use super::TraceError;
 use crate::abi;
+use crate::kernel::keys::{self, Contexts};
 use crate::kernel::object::{Object, Options};
 use crate::kernel::program::Program;
 use crate::kernel::publish::{Generation as Cells, Slot};
 use crate::kernel::run::Run;
 use crate::kernel::typed::{Array, DevMap};
 use crate::kernel::SysError;
-use crate::plan::{Generation, Image};
+use crate::plan::{Generation, Image, PlacedContext};
 use crate::quiclb::live::CELLS;
 
 /// A program of our own and the generation that it sees.
@@ -20,6 +21,7 @@ use crate::quiclb::live::CELLS;
 pub(super) struct Private {
     cells: Cells,
     targets: BTreeSet<u32>,
+    contexts: Vec<PlacedContext>,
     loaded: Loaded,
 }
 
@@ -38,20 +40,23 @@ impl Private {
         let redirected = rows.flatten().filter(|backend| !backend.transmit);
         let targets = redirected.map(|backend| backend.ifindex).collect();
         // Before the cells: its error says which rights are missing.
-        let object = object()?;
+        let contexts = generation.contexts.clone();
+        let object = object(!contexts.is_empty())?;
         let cells = Cells::create(CELLS, image.bytes().len())?;
         cells.fill(image.bytes())?;
         cells.freeze()?;
         Ok(Self {
-            loaded: Loaded::publish(object, &cells, &targets)?,
+            loaded: Loaded::publish(object, &cells, &targets, &contexts)?,
             cells,
             targets,
+            contexts,
         })
     }
 
     /// Starts again with a program that has not seen a frame.
     pub(super) fn reset(&mut self) -> Result<(), TraceError> {
-        self.loaded = Loaded::publish(object()?, &self.cells, &self.targets)?;
+        let object = object(!self.contexts.is_empty())?;
+        self.loaded = Loaded::publish(object, &self.cells, &self.targets, &self.contexts)?;
         Ok(())
     }
 
@@ -71,9 +76,10 @@ impl Private {
     }
 }
 
-fn object() -> Result<Object, TraceError> {
+fn object(keys: bool) -> Result<Object, TraceError> {
     let options = Options {
         tracing: true,
+        keys,
         // The frames of a capture that give an entry are few.
         entries: &[("gw_ql_flow", 1 << 16), ("gw_ql_cid", 1 << 16)],
         ..Options::default()
@@ -86,11 +92,19 @@ impl Loaded {
         mut object: Object,
         cells: &Cells,
         targets: &BTreeSet<u32>,
+        contexts: &[PlacedContext],
     ) -> Result<Self, TraceError> {
         let map = DevMap::new(object.take_map("gw_ql_dev")?)?;
         targets
             .iter()
             .try_for_each(|ifindex| map.stand_in(*ifindex))?;
+        if !contexts.is_empty() {
+            let maker = Contexts::new(object.take_map(keys::MAP)?)?.maker()?;
+            for context in contexts {
+                let key = context.key.secret_bytes();
+                maker.put(context.slot, context.incarnation, key)?;
+            }
+        }
         Slot::new(object.take_map("gw_ql_gen")?)?.swap(cells)?;
         Ok(Self {
             note: Array::new(object.take_map("gw_ql_trace")?)?,
