@@ -3,6 +3,7 @@
 
 use guideway::abi;
 use guideway::addr::MacAddr;
+use guideway::kernel::keys;
 use guideway::kernel::map::{Map, Update};
 use guideway::kernel::object::{Object, Options};
 use guideway::kernel::program::Program;
@@ -75,6 +76,8 @@ impl Machine {
         let options = Options {
             tracing,
             entries: &[("gw_ql_flow", entries), ("gw_ql_cid", entries)],
+            // The program that runs in production here.
+            keys: keys::support() == keys::Support::Works,
             ..Options::default()
         };
         let mut object = options.load().unwrap_or_else(|error| panic!("{error}"));

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! What the program costs the verifier.
 
+use guideway::kernel::object::Options;
+
 use crate::machine::Machine;
 use crate::netns::isolated;
 
@@ -15,6 +17,19 @@ fn the_program_stays_within_its_budget() {
         println!("verifier: {used} instructions");
         assert!(used > 1_000, "{used} instructions: is this the program?");
         assert!(used < BUDGET, "{used} instructions, of {BUDGET}");
+    });
+}
+
+#[test]
+fn the_program_without_keys_stays_within_it() {
+    isolated("datapath::budget_plain", || {
+        let plain = Options::default().load().expect("load").program;
+        let used = plain.verified_instructions();
+        println!("verifier: {used} instructions without keys");
+        assert!(
+            used > 1_000 && used < BUDGET,
+            "{used} instructions, of {BUDGET}"
+        );
     });
 }
 

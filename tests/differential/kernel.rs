@@ -2,11 +2,13 @@
 //! The program in a network namespace with a few interfaces.
 
 use guideway::abi;
+use guideway::kernel::keys::{self, Contexts, Maker};
 use guideway::kernel::object::{Object, Options};
 use guideway::kernel::publish::{self, Slot};
 use guideway::kernel::run::Run;
 use guideway::kernel::typed::{Array, DevMap, PerCpuArray};
-use guideway::plan::{Device, Generation, Image, World};
+use guideway::plan::{Decryption, Device, Generation, Image, World};
+use guideway::quiclb::decryption;
 use guideway::reason::Reason;
 
 use crate::netns;
@@ -15,6 +17,8 @@ use crate::specs::{INGRESS, TARGETS};
 /// A loaded program with its maps.
 pub(crate) struct Machine {
     object: Object,
+    /// Where the program can decrypt.
+    maker: Option<Maker>,
     world: World,
     slot: Slot,
     note: Array<abi::TraceNote>,
@@ -46,14 +50,19 @@ impl Machine {
                 Device::new(name.parse().unwrap(), index, Some(mac.into()), 1500)
             })
             .collect();
-        let world = World::new(devices, vec![], 1_000_000_000);
+        let mut world = World::new(devices, vec![], 1_000_000_000);
+        world.decryption = decryption();
 
+        // The program that runs in production here.
+        let keys = world.decryption == Some(Decryption::Works);
         let options = Options {
             tracing: true,
+            keys,
             ..Options::default()
         };
         let mut object = options.load().unwrap_or_else(|error| panic!("{error}"));
         let mut map = |name: &str| object.take_map(name).unwrap();
+        let maker = keys.then(|| Contexts::new(map(keys::MAP)).unwrap().maker().unwrap());
         let slot = Slot::new(map("gw_ql_gen")).unwrap();
         let note = Array::new(map("gw_ql_trace")).unwrap();
         let services = PerCpuArray::new(map("gw_ql_stats")).unwrap();
@@ -69,6 +78,7 @@ impl Machine {
         }
         Self {
             object,
+            maker,
             world,
             slot,
             note,
@@ -89,6 +99,11 @@ impl Machine {
     }
 
     pub(crate) fn publish(&self, generation: &Generation) {
+        for context in &generation.contexts {
+            let maker = self.maker.as_ref().expect("no keys where none can be used");
+            let key = context.key.secret_bytes();
+            maker.put(context.slot, context.incarnation, key).unwrap();
+        }
         let image = Image::build(generation).unwrap();
         let map = publish::Generation::create("gw_ql_cells", image.bytes().len()).unwrap();
         map.fill(image.bytes()).unwrap();

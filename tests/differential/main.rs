@@ -13,6 +13,7 @@ mod compare;
 mod coverage;
 mod frames;
 mod kernel;
+mod keys;
 #[path = "../common/netns.rs"]
 mod netns;
 mod nodes;

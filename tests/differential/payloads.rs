@@ -2,6 +2,7 @@
 //! Random UDP payloads: QUIC with connection IDs that a service may know, and what resembles it.
 
 use guideway::plan::PlacedService;
+use guideway::quic::lb::CidGenerator;
 use guideway::service::Service;
 
 use crate::random::Random;
@@ -84,7 +85,11 @@ fn cid(random: &mut Random, service: &Service, placed: &PlacedService) -> Vec<u8
         true => random.pick_any(&known),
         false => None,
     };
-    if let Some(known) = server_id {
+    if let (Some(known), true) = (server_id, config.key.is_some()) {
+        let source = |bytes: &mut [u8]| bytes.fill_with(|| random.byte());
+        let generator = CidGenerator::new(*config.decoder(), known.server_id, source);
+        cid = generator.unwrap().generate().unwrap().to_vec();
+    } else if let Some(known) = server_id {
         let bytes = known.server_id.as_bytes();
         cid[1..=bytes.len()].copy_from_slice(bytes);
         if random.percent(5) {

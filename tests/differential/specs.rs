@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use guideway::plan::{plan, Generation, Options, PlacedServerId, World};
+use guideway::plan::{plan, Decryption, Generation, Options, PlacedServerId, World};
 use guideway::service::{Routing, Spec};
 use serde_json::{json, Value};
 
@@ -25,7 +25,8 @@ pub(crate) const TARGETS: [&str; 4] = ["gw-one", "gw-two", "gw-three", "gw-gone"
 const TABLE_SIZES: [usize; 5] = [251, 257, 509, 1021, 4093];
 
 pub(crate) fn generation(random: &mut Random, world: &World) -> (Value, Generation) {
-    let document = document(random);
+    let keyed = world.decryption == Some(Decryption::Works);
+    let document = document(random, keyed);
     let spec = Spec::from_json(document.to_string().as_bytes())
         .unwrap_or_else(|faults| panic!("{faults}\n{document:#}"));
     let plan = plan(None, &spec, world, Options::default())
@@ -36,7 +37,8 @@ pub(crate) fn generation(random: &mut Random, world: &World) -> (Value, Generati
     (document, generation)
 }
 
-fn document(random: &mut Random) -> Value {
+/// With keys where they can be used.
+fn document(random: &mut Random, keyed: bool) -> Value {
     let mut keys = BTreeSet::new();
     for _ in 0..random.between(1, 6) {
         let protocol = if random.percent(80) { "udp" } else { "tcp" };
@@ -60,7 +62,7 @@ fn document(random: &mut Random) -> Value {
         .iter()
         .map(|&(vip, protocol, port)| {
             let fragments = policies[&(vip, protocol)];
-            let mut service = service(random, protocol, fragments);
+            let mut service = service(random, keyed, protocol, fragments);
             service["name"] = json!(format!("{protocol}-{port}-{}", vip.replace(':', "-")));
             service["vip"] = json!(vip);
             service["port"] = json!(port);
@@ -77,7 +79,7 @@ fn document(random: &mut Random) -> Value {
     })
 }
 
-fn service(random: &mut Random, protocol: &str, fragments: &str) -> Value {
+fn service(random: &mut Random, keyed: bool, protocol: &str, fragments: &str) -> Value {
     let routes_fragments = fragments == "route";
     let hash = match random.percent(30) || routes_fragments {
         true => "source",
@@ -106,7 +108,7 @@ fn service(random: &mut Random, protocol: &str, fragments: &str) -> Value {
         _ => 0,
     });
     if routing == "server-id" {
-        server_ids(random, &mut service);
+        server_ids(random, keyed, &mut service);
     }
     service
 }
@@ -139,12 +141,12 @@ fn backends(random: &mut Random) -> Vec<Value> {
         .collect()
 }
 
-fn server_ids(random: &mut Random, service: &mut Value) {
+fn server_ids(random: &mut Random, keyed: bool, service: &mut Value) {
     let agreed = random.percent(50).then(|| random.between(6, 20));
     let ids: BTreeSet<_> = (0..random.between(1, 4)).map(|_| random.below(7)).collect();
     let configs: Vec<_> = ids
         .into_iter()
-        .map(|id| config(random, id, agreed))
+        .map(|id| config(random, keyed, id, agreed))
         .collect();
     let lengths: Vec<_> = configs
         .iter()
@@ -167,13 +169,15 @@ fn server_ids(random: &mut Random, service: &mut Value) {
 }
 
 /// A config whose connection IDs have the agreed length, if one is agreed.
-fn config(random: &mut Random, id: usize, agreed: Option<usize>) -> Value {
+fn config(random: &mut Random, keyed: bool, id: usize, agreed: Option<usize>) -> Value {
     let cid_len = agreed.unwrap_or_else(|| random.between(6, 20));
     let server_id_len = random.between(1, 15.min(cid_len - 5));
     let nonce_len = random.between(4, cid_len - 1 - server_id_len);
     let nonce_len = nonce_len.min(18);
+    let key = (keyed && random.percent(40)).then(|| hex(&random.bytes(16)));
     json!({
         "config_id": id,
+        "key": key,
         "server_id_len": server_id_len,
         "nonce_len": nonce_len,
         "extra_len": cid_len - 1 - server_id_len - nonce_len,

@@ -5,7 +5,7 @@ use guideway::capture::from_hex;
 use guideway::quiclb::trace::payload_frame;
 use serde_json::{json, Value};
 
-use crate::netns::isolated;
+use crate::netns::{isolated, require_keys};
 use crate::{example, parse, trace, trace_one};
 
 fn vectors() -> Vec<Value> {
@@ -86,51 +86,62 @@ fn check(packet: &Value, vector: &Value) {
     assert_eq!(found, expected, "{name}");
 }
 
-/// Connection IDs with a server ID in clear, under the lengths that the vector states: to the
-/// backend that has the ID, and nowhere if nobody has it.
 #[test]
 fn server_ids_of_the_vectors_name_their_backend() {
     isolated("trace::server_ids", || {
-        let mut tried = 0;
-        for vector in vectors() {
-            let key = vector.get("key");
-            let (Some(Value::Null), Some(id)) = (key, vector["expected"]["server_id"].as_str())
-            else {
-                continue;
-            };
-            tried += 1;
-            let cid = vector["cid"].as_str().expect("a connection ID");
-            let mut spec = example();
-            let service = &mut spec["services"][0];
-            service["short_dcid_len"] = json!(cid.len() / 2);
-            let config = json!({
-                "config_id": vector["expected"]["config_id"],
-                "server_id_len": id.len() / 2,
-                "nonce_len": (cid.len() - id.len()) / 2 - 1,
-            });
-            service["quic"] = json!({"routing": "server-id", "configs": [config]});
-            for owner in [0, 1] {
-                let mut spec = spec.clone();
-                let other = "ff".repeat(id.len() / 2);
-                spec["services"][0]["backends"][owner]["server_id"] = json!(id);
-                spec["services"][0]["backends"][1 - owner]["server_id"] = json!(other);
-                let packet = trace_one(&spec, frame(&spec, "quic-api", &vector));
-                assert_eq!(packet["rule"], "server_id");
-                assert_eq!(packet["backend"]["id"], owner + 1);
-                assert_eq!(packet["quic"]["server_id"], id);
-                assert_eq!(packet["quic"]["config_id"], vector["expected"]["config_id"]);
-                assert_eq!(packet["quic"]["unroutable"], Value::Null);
-                // Nothing was hashed.
-                assert_eq!(packet["hash"], Value::Null);
-                assert_eq!(packet["slot_state"], Value::Null);
-            }
-            spec["services"][0]["backends"][0]["server_id"] = json!("ee".repeat(id.len() / 2));
-            let packet = trace_one(&spec, frame(&spec, "quic-api", &vector));
-            assert_eq!(packet["reason"], "unknown_server_id");
-            assert_eq!(packet["verdict"], "drop");
-            assert_eq!(packet["quic"]["unroutable"], "unknown");
-            assert_eq!(packet["backend"], Value::Null);
-        }
-        assert_eq!(tried, 2);
+        let is_plain = |vector: &Value| vector.get("key") == Some(&Value::Null);
+        assert_eq!(name_their_backend(is_plain), 2);
     });
+}
+
+#[test]
+fn encrypted_server_ids_of_the_vectors_name_their_backend() {
+    isolated("trace::encrypted_server_ids", || {
+        if require_keys("trace::encrypted_server_ids") {
+            assert_eq!(name_their_backend(|vector| vector["key"].is_string()), 2);
+        }
+    });
+}
+
+/// Connection IDs of these vectors, under the lengths and the key that they state: to the backend
+/// that has the server ID, and nowhere if nobody has it. How many there are.
+fn name_their_backend(wanted: impl Fn(&Value) -> bool) -> usize {
+    let mut tried = 0;
+    for vector in vectors().into_iter().filter(wanted) {
+        let id = vector["expected"]["server_id"].as_str().expect("digits");
+        tried += 1;
+        let cid = vector["cid"].as_str().expect("a connection ID");
+        let mut spec = example();
+        let service = &mut spec["services"][0];
+        service["short_dcid_len"] = json!(cid.len() / 2);
+        let config = json!({
+            "config_id": vector["expected"]["config_id"],
+            "server_id_len": id.len() / 2,
+            "nonce_len": (cid.len() - id.len()) / 2 - 1,
+            "key": vector["key"],
+        });
+        service["quic"] = json!({"routing": "server-id", "configs": [config]});
+        for owner in [0, 1] {
+            let mut spec = spec.clone();
+            let other = "ff".repeat(id.len() / 2);
+            spec["services"][0]["backends"][owner]["server_id"] = json!(id);
+            spec["services"][0]["backends"][1 - owner]["server_id"] = json!(other);
+            let packet = trace_one(&spec, frame(&spec, "quic-api", &vector));
+            assert_eq!(packet["rule"], "server_id");
+            assert_eq!(packet["backend"]["id"], owner + 1);
+            assert_eq!(packet["quic"]["server_id"], id);
+            assert_eq!(packet["quic"]["config_id"], vector["expected"]["config_id"]);
+            assert_eq!(packet["quic"]["unroutable"], Value::Null);
+            // Nothing was hashed.
+            assert_eq!(packet["hash"], Value::Null);
+            assert_eq!(packet["slot_state"], Value::Null);
+        }
+        spec["services"][0]["backends"][0]["server_id"] = json!("ee".repeat(id.len() / 2));
+        let packet = trace_one(&spec, frame(&spec, "quic-api", &vector));
+        assert_eq!(packet["reason"], "unknown_server_id");
+        assert_eq!(packet["verdict"], "drop");
+        assert_eq!(packet["quic"]["unroutable"], "unknown");
+        assert_eq!(packet["backend"], Value::Null);
+    }
+    tried
 }
