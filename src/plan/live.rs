@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::document::Base;
 use super::record::{Record, RecordError, ServiceRecord};
+use super::transition::window_ns;
 use crate::abi::Meta;
 use crate::affinity::SlotSet;
 use crate::id::ServiceId;
@@ -170,6 +171,37 @@ impl Live {
     pub fn is_exact(&self, service: ServiceId) -> bool {
         let record = self.record.service(service.get());
         record.is_some_and(|record| record.exact)
+    }
+
+    /// Adds how many entries there are, by the number of the service and the row of the backend.
+    pub(crate) fn know_entries(&mut self, entries: BTreeMap<(u32, u16), u64>) {
+        for ((service, row), entries) in entries {
+            let known = self.flow_state.service_mut(service);
+            known.by_row.get_or_insert_default().insert(row, entries);
+        }
+    }
+
+    /// The rows of backends that are not in `after`, by the number of the service.
+    pub(crate) fn removed_by(&self, after: Option<&Self>) -> BTreeSet<(u32, u16)> {
+        let services = self.record.services.iter().flat_map(|before| {
+            let after = after.and_then(|after| after.record.service(before.id));
+            let rows = match after {
+                Some(after) => before.rows_removed(after),
+                None => before.backends.iter().map(|backend| backend.row).collect(),
+            };
+            rows.into_iter().map(|row| (before.id, row))
+        });
+        services.collect()
+    }
+
+    /// Until when slots of a service are open, in whole seconds from `now_ns`; none if no slot is.
+    pub(crate) fn window_seconds(&self, service: u32, now_ns: u64) -> Option<u64> {
+        let mut placed = self.placed();
+        let (service, record) = placed.find(|(_, record)| record.id == service)?;
+        let openings = record.marks.openings().iter();
+        let last = openings.map(|opened| self.settled(*opened, now_ns)).max()?;
+        let until = last.saturating_add(window_ns(service, record));
+        Some(until.saturating_sub(now_ns).div_ceil(1_000_000_000))
     }
 
     /// Whether some backend that is live is not in `spec`.

@@ -41,6 +41,11 @@ impl Marks {
         }
     }
 
+    /// The different times since which slots are open.
+    pub(crate) fn openings(&self) -> &[OpenedNs] {
+        &self.openings
+    }
+
     /// Whether no slot is marked.
     pub(crate) fn is_empty(&self) -> bool {
         self.slots.is_empty()

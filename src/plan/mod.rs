@@ -8,6 +8,7 @@
 
 mod assign;
 mod capacity;
+mod cells;
 mod checks;
 mod compare;
 mod contexts;
@@ -33,6 +34,7 @@ use serde::Serialize;
 use serde_json::value::{to_raw_value, RawValue};
 
 pub use capacity::{room_cells, Capacity, MemoryUse, PredictedUse, Use};
+pub(crate) use cells::measure;
 pub use compare::{compare, ServiceDisruption};
 pub use contexts::PlacedContext;
 pub use disruption::Disruption;

@@ -15,6 +15,7 @@ use super::error::{InstanceError, PlanError, PublishError};
 use super::finding::Finding;
 use super::instance::{QuicLb, Writer};
 use super::loader::Loader;
+use super::measure::Before;
 use super::observe::observe_for;
 use super::publish::Publication;
 use super::status::{has_errors, Attachment, Status};
@@ -192,7 +193,8 @@ pub struct Applied {
     /// Milliseconds that the publication took, the wait for the last packets of the old generation
     /// included.
     pub publish_ms: f64,
-    /// What the published tables did to the flows of each service.
+    /// What the published tables did to the flows of each service, as read back from the kernel;
+    /// how many flows there are is the plan's estimate.
     pub disruption: Vec<ServiceDisruption>,
     /// What may not be meant, as the plan has it.
     pub warnings: Vec<Warning>,
@@ -287,8 +289,9 @@ pub fn apply(
         }
     };
     match publish_and_attach(&mut writer, &plan, options.keep) {
-        Ok(published) => {
-            let mut applied = report(&dir, &plan, &published)?;
+        Ok((before, published)) => {
+            let disruption = before.disruption(&writer, &plan)?;
+            let mut applied = report(&dir, &plan, &published, disruption)?;
             // What the caller has named is no news.
             let named = |finding: &Finding| {
                 let mut force = options.force.iter();
@@ -313,11 +316,12 @@ fn publish_and_attach(
     writer: &mut Writer,
     plan: &Plan,
     keep: usize,
-) -> Result<Publication, ApplyError> {
+) -> Result<(Before, Publication), ApplyError> {
+    let before = Before::of(writer)?;
     let published = writer.publish_observed(plan, keep, |_| Ok(()))?;
     let spec = plan.spec();
     writer.attach(spec.interface(), spec.mode().into())?;
-    Ok(published)
+    Ok((before, published))
 }
 
 /// The plan as it is under the writer's lock: made again if another writer published meanwhile.
@@ -351,7 +355,12 @@ fn preflight(plan: &Plan, force: &BTreeSet<CheckCode>) -> Result<(), ApplyError>
     }
 }
 
-fn report(dir: &StateDir, plan: &Plan, published: &Publication) -> Result<Applied, ApplyError> {
+fn report(
+    dir: &StateDir,
+    plan: &Plan,
+    published: &Publication,
+    disruption: Vec<ServiceDisruption>,
+) -> Result<Applied, ApplyError> {
     let status = Status::of(dir)?;
     Ok(Applied {
         schema: ApplySchema::V1,
@@ -364,7 +373,7 @@ fn report(dir: &StateDir, plan: &Plan, published: &Publication) -> Result<Applie
         generation: published.generation,
         previous_generation: published.previous,
         publish_ms: published.duration.as_secs_f64() * 1_000.0,
-        disruption: plan.document().disruption(),
+        disruption,
         warnings: plan.document().warnings.clone(),
         attachment: status.attachment,
         findings: status.findings,

@@ -172,7 +172,7 @@ impl QuicLb {
         let mut live = self.live_record()?;
         if let Some(live) = &mut live {
             if live.loses_backends(spec) {
-                self.count_by_row(live)?;
+                live.know_entries(self.count_by_row(live)?);
             }
         }
         let world = observe_for(&self.dir, spec)?;

@@ -141,9 +141,12 @@ impl QuicLb {
         Ok((refused_ns > 0).then(|| refused_ns.saturating_add(REFUSED_GRAIN_NS)))
     }
 
-    /// The entries of each service by the row of their backend, for the prediction of what goes
-    /// with it. Reads both maps: a third of a second for a million entries.
-    pub(super) fn count_by_row(&self, live: &mut Live) -> Result<(), InstanceError> {
+    /// The entries of the backends of `live`, by the number of the service and the row. Reads both
+    /// maps: a third of a second for a million entries.
+    pub(super) fn count_by_row(
+        &self,
+        live: &Live,
+    ) -> Result<BTreeMap<(u32, u16), u64>, InstanceError> {
         let rows = live.record.services.iter().flat_map(|service| {
             let backends = service.backends.iter();
             backends.map(|backend| ((service.id, backend.row), backend.incarnation))
@@ -163,11 +166,15 @@ impl QuicLb {
         self.maps
             .cids
             .for_each(|key, binding| count(key.service, binding))?;
-        for ((service, row), entries) in counts {
-            let known = live.flow_state.service_mut(service);
-            known.by_row.get_or_insert_default().insert(row, entries);
-        }
-        Ok(())
+        Ok(counts)
+    }
+
+    /// The cells of the live generation.
+    pub(super) fn live_cells(&self) -> Result<Option<Vec<u8>>, InstanceError> {
+        self.of_live(|number| {
+            let path = self.dir.pin(Section::Generations, &cells_pin(number));
+            Ok(Generation::open(&path, CELLS)?.read()?)
+        })
     }
 
     /// What `read` finds of the live generation. Its pins go with the next publication: if that

@@ -35,6 +35,7 @@ mod finding;
 mod instance;
 mod live;
 mod loader;
+mod measure;
 mod observe;
 mod probe;
 mod publish;
