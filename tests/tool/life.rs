@@ -87,10 +87,11 @@ fn an_instance_lives_from_apply_to_purge() {
             .as_object()
             .expect("an object")
         {
-            assert_eq!(
-                changed["disruption"][0][key], *value,
-                "{key} is as predicted"
-            );
+            // How many flows there are is an estimate of the moment.
+            if !key.starts_with("flows_") {
+                let done = &changed["disruption"][0][key];
+                assert_eq!(done, value, "{key} is as predicted");
+            }
         }
         assert_eq!(
             xdp_seen_by_ip("edge0"),
@@ -206,7 +207,13 @@ fn the_text_forms_say_the_same() {
         says(&["status"], &[INSTANCE, "edge0", "ok"]);
         says(
             &["status", INSTANCE],
-            &["generation 1", "table 10", "forwarded", "plain 10", "2047"],
+            &[
+                "generation 1",
+                "table 10",
+                "forwarded",
+                "all_inserted 10",
+                "2047",
+            ],
         );
         says(
             &["doctor", INSTANCE],

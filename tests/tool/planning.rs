@@ -5,8 +5,12 @@ use std::os::unix::fs::PermissionsExt;
 
 use serde_json::{json, Value};
 
+use guideway::abi;
+use guideway::kernel::map::{Map, Update};
+use guideway::kernel::typed::Hash;
+
 use crate::harness::{
-    assert_valid, draining, example, machine, quiclb, quiclb_json, state, Files, EXAMPLE,
+    assert_valid, draining, example, machine, quiclb, quiclb_json, state, state_dir, Files, EXAMPLE,
 };
 use crate::netns::{ifindex, isolated};
 
@@ -237,11 +241,91 @@ fn a_difference_predicts_what_a_plan_predicts() {
             .as_object()
             .expect("an object");
         for (key, value) in planned {
-            assert_eq!(diff["disruption"][0][key], *value, "{key}");
+            // Two documents know nothing of flows.
+            if !key.starts_with("flows_") {
+                assert_eq!(diff["disruption"][0][key], *value, "{key}");
+            }
         }
         assert_eq!(
             planned["slots_moved"], 2047,
             "those of the backend that drains"
         );
+    });
+}
+
+#[test]
+fn what_is_foretold_of_marked_slots_and_bindings_comes_true() {
+    isolated("tool::foretold", || {
+        machine();
+        let files = Files::new("foretold");
+        // By tuple, with an entry only for flows that need one.
+        let with = |backends: Value| {
+            let mut spec = example();
+            let service = &mut spec["services"][0];
+            service["short_dcid_len"] = json!(0);
+            service["backends"] = backends;
+            files.write("spec.json", spec.to_string())
+        };
+        let all = example()["services"][0]["backends"].clone();
+        let created = quiclb_json(&["apply", &with(all.clone())])
+            .exits(0)
+            .document();
+        assert_eq!(created["disruption"][0]["slots_open"], 0);
+
+        let path = state_dir().join("maps/gw_ql_flow");
+        let flows = Map::open_any(&path).expect("the flow map");
+        let flows = Hash::<abi::FlowKey, abi::Binding>::new(flows).expect("the flow map");
+        for client_port in 0..7 {
+            let key = abi::FlowKey {
+                service: 0x8cd5_d28f,
+                client_port,
+                ..Default::default()
+            };
+            // Two in three flows belong to backend 2, in row 1.
+            let (row, incarnation) = [(0, 1), (1, 2), (1, 2)][usize::from(client_port % 3)];
+            let binding = abi::Binding {
+                row,
+                incarnation,
+                ..Default::default()
+            };
+            flows.update(&key, &binding, Update::Insert).expect("room");
+        }
+        let drained = {
+            let mut backends = all.clone();
+            backends[1]["state"] = json!("draining");
+            backends
+        };
+        let removed = json!([all[0]]);
+        // Draining opens the slots of backend 2, and its removal leaves them held.
+        for (backends, open, held, lost) in [(drained, 2046, 0, 0), (removed, 0, 2046, 4)] {
+            let wanted = with(backends);
+            let plan = quiclb_json(&["plan", &wanted]).exits(0).valid("plan");
+            let done = quiclb_json(&["apply", &wanted]).exits(0).document();
+            let (foretold, done) = (&plan["services"][0]["disruption"], &done["disruption"][0]);
+            for key in [
+                "slots_moved",
+                "slots_forced",
+                "slots_extra",
+                "slots_open",
+                "slots_held",
+                "moved_ratio",
+                "window_seconds",
+                "bindings_lost",
+            ] {
+                assert_eq!(foretold[key], done[key], "{key}");
+            }
+            assert_eq!(done["slots_open"], open);
+            assert_eq!(done["slots_held"], held);
+            assert_eq!(done["window_seconds"], if open > 0 { 122 } else { 0 });
+            assert_eq!(done["bindings_lost"], lost);
+        }
+        let text = quiclb(&["plan", &with(all)]).exits(0).stdout;
+        for part in [
+            "moves 2046 slots",
+            "slots 2046 open for 122 s, 0 held",
+            "0 bindings lost",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
     });
 }
