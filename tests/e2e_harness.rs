@@ -5,11 +5,11 @@
 #[path = "common/e2e.rs"]
 mod e2e;
 
-use e2e::quic::ServerOptions;
+use e2e::quic::{Ids, ServerOptions};
 use e2e::{all, local, World};
 
 const SERVERS: ServerOptions = ServerOptions {
-    routable: true,
+    ids: Ids::Plain,
     retry: false,
 };
 

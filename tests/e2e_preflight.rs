@@ -8,7 +8,7 @@ mod e2e;
 use std::time::Duration;
 
 use e2e::netns::drivers_declare_xdp;
-use e2e::quic::{Broken, Client, ServerOptions};
+use e2e::quic::{Broken, Client, Ids, ServerOptions};
 use e2e::spec::{Member, Routing, State, INSTANCE};
 use e2e::{all, local, vip, World};
 use guideway::plan::{CheckCode, CheckResult};
@@ -18,7 +18,7 @@ use guideway::quiclb::{
 };
 
 const SERVERS: ServerOptions = ServerOptions {
-    routable: true,
+    ids: Ids::Plain,
     retry: false,
 };
 

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
-use e2e::quic::{Broken, Client, ServerOptions};
+use e2e::quic::{Broken, Client, Ids, ServerOptions};
 use e2e::spec::{Member, Routing, State};
 use e2e::{all, local, vip, World};
 
@@ -22,12 +22,12 @@ const READY: Member = Member {
 };
 
 const ROUTABLE: ServerOptions = ServerOptions {
-    routable: true,
+    ids: Ids::Plain,
     retry: false,
 };
 
 const RANDOM_IDS: ServerOptions = ServerOptions {
-    routable: false,
+    ids: Ids::Random,
     retry: false,
 };
 

@@ -9,14 +9,14 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 
 use e2e::net::{client4, Namespace, EDGE};
-use e2e::quic::{bind, Client, ServerOptions};
+use e2e::quic::{bind, Client, Ids, ServerOptions};
 use e2e::relay::Relay;
 use e2e::spec::{Member, Routing, State};
 use e2e::{all, local, vip, World, DEADLINE};
 use tokio::net::UdpSocket;
 
 const SERVERS: ServerOptions = ServerOptions {
-    routable: true,
+    ids: Ids::Plain,
     retry: false,
 };
 

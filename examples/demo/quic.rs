@@ -33,9 +33,13 @@ pub(crate) const NAME: &str = "service.example";
 /// Longest message either side accepts.
 const MESSAGE_BYTES: usize = 16 * 1024;
 
-/// The server ID of backend `number`, as the specification writes it.
-pub(crate) fn server_id(number: u32) -> String {
-    format!("c4{number:02x}")
+/// The server ID of backend `number`, below 256, in connection IDs of this form.
+pub(crate) fn server_id(config: &Config, number: u32) -> ServerId {
+    let mut bytes = vec![0xc4; config.server_id_len()];
+    if let Some(last) = bytes.last_mut() {
+        *last = number as u8;
+    }
+    ServerId::new(&bytes).expect("a configuration has legal lengths")
 }
 
 /// The QUIC-LB configuration that the servers and the specification share.
@@ -92,11 +96,34 @@ fn provider() -> Arc<rustls::crypto::CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
 
+/// What connection IDs of a server say.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Ids {
+    /// Nothing.
+    Random,
+    /// The backend, as [`lb_config`] says.
+    Plain,
+    /// The backend, by a configuration with a key.
+    #[allow(dead_code)] // the demo's are in clear
+    Encrypted(Config),
+}
+
+impl Ids {
+    /// The form of connection IDs that name the backend.
+    pub(crate) fn config(self) -> Option<Config> {
+        match self {
+            Ids::Random => None,
+            Ids::Plain => Some(lb_config()),
+            Ids::Encrypted(config) => Some(config),
+        }
+    }
+}
+
 /// How a server behaves.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ServerOptions {
-    /// Connection IDs name the backend; otherwise they are random.
-    pub(crate) routable: bool,
+    /// What its connection IDs say.
+    pub(crate) ids: Ids,
     /// Clients must prove their address with a Retry first.
     pub(crate) retry: bool,
 }
@@ -176,11 +203,8 @@ fn endpoint(
     options: ServerOptions,
 ) -> Endpoint {
     let mut config = EndpointConfig::default();
-    if options.routable {
-        let server_id: ServerId = server_id(number)
-            .parse()
-            .expect("four hexadecimal digits are a server ID");
-        cid::name_backend(&mut config, lb_config(), server_id);
+    if let Some(ids) = options.ids.config() {
+        cid::name_backend(&mut config, ids, server_id(&ids, number));
     }
     Endpoint::new(
         config,

@@ -11,7 +11,7 @@ use tokio::time::sleep;
 use super::fleet::{Fleet, Tally, DEADLINE};
 use super::lb::{Balancer, Failure, Published};
 use super::net::{Network, VIP4, VIP6};
-use super::quic::{Identity, Server, ServerOptions, PORT};
+use super::quic::{Identity, Ids, Server, ServerOptions, PORT};
 use super::show::{Picture, Row, Screen};
 use super::spec::{document, service, Member, Routing, State};
 
@@ -96,7 +96,7 @@ impl<'a> Demo<'a> {
         let network = Arc::new(Network::build(backends)?);
         let identity = Identity::new();
         let options = ServerOptions {
-            routable: true,
+            ids: Ids::Plain,
             retry: false,
         };
         let servers = network

@@ -83,7 +83,7 @@ pub(crate) fn service(
                 "state": member.state.name(),
             });
             if routing == Routing::ServerId {
-                entry["server_id"] = json!(server_id(backend.number));
+                entry["server_id"] = json!(server_id(&lb_config(), backend.number).to_string());
             }
             entry
         }).collect::<Vec<_>>(),

@@ -52,7 +52,7 @@ install_tools() {
 
 # Left out unless named: one builds a crate, and emulation is too slow for so many QUIC connections
 # within their time-outs.
-left_out='downstream demo e2e_preflight e2e_quic'
+left_out='downstream demo e2e_keys e2e_preflight e2e_quic'
 
 # Names and binaries of the tests that make namespaces.
 tests() {
