@@ -8,6 +8,7 @@
 #include "lib/hash.h"
 
 enum {
+	GW_ENOENT = 2,
 	GW_E2BIG = 7,
 	GW_EEXIST = 17,
 };
@@ -63,8 +64,12 @@ static __always_inline __u32 gw_bind_insert(struct gw_bind_request *request,
 /*
  * The word with the tag comes first: should the entry's memory be a stranger's by now, its tag is
  * another one and nothing is changed. Then the state: a sweep that is about to delete the entry has
- * said so there, and then the caller has to look again. The time comes last, because until the
+ * said so there, and then the caller has to look again. The time comes behind it, because until the
  * state says otherwise packets may write it as well.
+ *
+ * A sweep that found the old time over claims the entry in its state, then reads the time again. Here
+ * the time is written, then the state is read again, with a barrier in between on both sides: one of
+ * the two sees what the other did.
  */
 static __always_inline __u32 gw_bind_exchange(struct gw_bind_request *request,
 					      const struct gw_cid_key *key,
@@ -81,13 +86,15 @@ static __always_inline __u32 gw_bind_exchange(struct gw_bind_request *request,
 	if (__sync_val_compare_and_swap(&entry->state, expected->state, wanted->state) !=
 	    expected->state)
 		return gw_bind_other(request, entry);
-	*(volatile __u64 *)&entry->seen_ns = wanted->seen_ns;
+	__sync_lock_test_and_set(&entry->seen_ns, wanted->seen_ns);
+	if (*(volatile __u32 *)&entry->state != wanted->state)
+		return gw_bind_other(request, entry);
 	return GW_BIND_DONE;
 }
 
 /*
- * Once the entry is dead nobody else changes or deletes it. The kernel may be unable to take its
- * lock: then the entry is as it was.
+ * Once the entry is dead nobody else changes it. The kernel may be unable to take its lock: then the
+ * entry is as it was.
  */
 static __always_inline __u32 gw_bind_delete(struct gw_bind_request *request,
 					    const struct gw_cid_key *key,
@@ -95,6 +102,7 @@ static __always_inline __u32 gw_bind_delete(struct gw_bind_request *request,
 {
 	struct gw_binding *entry = bpf_map_lookup_elem(&gw_ql_cid, key);
 	__u32 dead = (expected->state & ~GW_BINDING_PHASE) | GW_BINDING_DEAD;
+	long error;
 
 	if (!entry)
 		return GW_BIND_MISSING;
@@ -102,8 +110,11 @@ static __always_inline __u32 gw_bind_delete(struct gw_bind_request *request,
 		return gw_bind_other(request, entry);
 	if (__sync_val_compare_and_swap(&entry->state, expected->state, dead) != expected->state)
 		return gw_bind_other(request, entry);
-	if (!bpf_map_delete_elem(&gw_ql_cid, key))
+	error = bpf_map_delete_elem(&gw_ql_cid, key);
+	if (!error)
 		return GW_BIND_DONE;
+	if (error == -GW_ENOENT)
+		return GW_BIND_MISSING;
 	__sync_val_compare_and_swap(&entry->state, dead, expected->state);
 	return GW_BIND_BUSY;
 }
