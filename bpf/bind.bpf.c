@@ -49,7 +49,8 @@ static __always_inline __u32 gw_bind_insert(struct gw_bind_request *request,
 					    const struct gw_binding *wanted)
 {
 	struct gw_binding *entry;
-	long error = bpf_map_update_elem(&gw_ql_cid, key, wanted, BPF_NOEXIST);
+	/* 32 bits: that is what Linux 6.1 returns. */
+	int error = bpf_map_update_elem(&gw_ql_cid, key, wanted, BPF_NOEXIST);
 
 	if (!error)
 		return GW_BIND_DONE;
@@ -102,7 +103,7 @@ static __always_inline __u32 gw_bind_delete(struct gw_bind_request *request,
 {
 	struct gw_binding *entry = bpf_map_lookup_elem(&gw_ql_cid, key);
 	__u32 dead = (expected->state & ~GW_BINDING_PHASE) | GW_BINDING_DEAD;
-	long error;
+	int error;
 
 	if (!entry)
 		return GW_BIND_MISSING;
