@@ -72,6 +72,12 @@ _Static_assert((GW_BINDING_DEAD & GW_BINDING_TOUCHED) == GW_BINDING_DEAD &&
 		       !(GW_BINDING_DEAD & (GW_BINDING_LIVE | GW_BINDING_EXPIRING)),
 	       "one bit tells");
 
+/* Its time is not that of a packet, but the end of its life. */
+static __always_inline bool gw_is_registered(__u32 state)
+{
+	return (state & GW_BINDING_ORIGIN) == GW_BINDING_REGISTERED;
+}
+
 /* Whether a backend in this state keeps what it has. */
 static __always_inline bool gw_is_usable(int state)
 {
@@ -134,13 +140,14 @@ static __always_inline enum gw_insert gw_insert(void *map, const void *key, __u6
  * it looked too early and has deleted it: then the second insert succeeds.
  */
 static __always_inline void gw_revive(void *map, const void *key, struct gw_binding *entry,
-				      __u64 bind, __u64 now, __u32 state, __u32 alive, __u32 hash)
+				      __u64 bind, __u64 seen_ns, __u32 state, __u32 alive,
+				      __u32 hash)
 {
-	if (gw_insert(map, key, bind, now, alive, hash) == GW_INSERTED)
+	if (gw_insert(map, key, bind, seen_ns, alive, hash) == GW_INSERTED)
 		return;
 	gw_exchange_state(entry, (state & ~GW_BINDING_PHASE) | GW_BINDING_DEAD,
 			  state | GW_BINDING_TOUCHED);
-	gw_insert(map, key, bind, now, alive, hash);
+	gw_insert(map, key, bind, seen_ns, alive, hash);
 }
 
 static __always_inline __u32 gw_live_state(__u32 state, __u32 set, __u32 clear)
@@ -170,14 +177,14 @@ static __always_inline __u32 gw_use_slowly(void *map, const void *key, struct gw
 {
 	__u64 now = bpf_ktime_get_coarse_ns();
 	__u32 state = gw_load_state(entry);
+	bool stamped = !gw_is_registered(state);
 
 	if (!gw_make_live(entry, &state, set, clear) && !gw_make_live(entry, &state, set, clear))
 		gw_make_live(entry, &state, set, clear);
-	if (gw_is_dead(state)) {
-		gw_revive(map, key, entry, bind, now, state, gw_live_state(state, set, clear), hash);
-		return state;
-	}
-	if (state & GW_BINDING_PHASE || now > entry->seen_ns + GW_FRESH_NS)
+	if (gw_is_dead(state))
+		gw_revive(map, key, entry, bind, stamped ? now : entry->seen_ns, state,
+			  gw_live_state(state, set, clear), hash);
+	else if (stamped && (state & GW_BINDING_PHASE || now > entry->seen_ns + GW_FRESH_NS))
 		entry->seen_ns = now;
 	return state;
 }

@@ -16,6 +16,7 @@ _Static_assert(GW_COUNTERS < 255, "a counter and the end of the list fit a byte"
 static __always_inline void gw_count(struct gw_packet *packet, enum gw_counter counter)
 {
 	packet->counted = packet->counted << 8 | (counter + 1);
+	gw_forget();
 }
 
 static __always_inline void gw_count_reason(__u32 reason)

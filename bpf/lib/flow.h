@@ -16,8 +16,7 @@
 #ifndef GW_LIB_FLOW_H
 #define GW_LIB_FLOW_H
 
-#include "binding.h"
-#include "count.h"
+#include "learn.h"
 
 /* The packet goes to the backend in packet->row, by packet->rule. */
 #define GW_PLACED 1
@@ -45,13 +44,6 @@ static __always_inline int gw_find_slot(struct gw_run *run)
 	packet->row = slot->owner;
 	packet->base = slot->base;
 	return GW_CONTINUE;
-}
-
-/* Reports the packet under this kind, unless something more important happened to it. */
-static __always_inline void gw_tell(struct gw_packet *packet, enum gw_event_kind kind)
-{
-	if (!packet->event)
-		packet->event = kind;
 }
 
 static __always_inline int gw_answer(struct gw_packet *packet, __u32 row, enum gw_rule rule,
@@ -135,6 +127,16 @@ static __always_inline __u32 gw_use_flow(struct gw_packet *packet, struct gw_bin
 	return state;
 }
 
+/* The tag of a flow is of its full key, whatever places it. */
+static __always_inline void gw_take_tag(struct gw_run *run)
+{
+	struct gw_packet *packet = run->packet;
+
+	packet->tag = run->service->flags & GW_SERVICE_HASH_SOURCE ?
+			      gw_flow_hash(run->service, packet, false) :
+			      packet->hash;
+}
+
 /* Whether an entry is this flow's; one that is not is somebody's who got the memory since. */
 static __always_inline bool gw_is_flow(const struct gw_packet *packet,
 				       const struct gw_binding *entry, union gw_bind bind)
@@ -153,14 +155,14 @@ static __always_inline int gw_take_occupied(struct gw_run *run, __u32 row)
 }
 
 /*
- * The entry's backend takes the flow no longer: the owner does from here on, or whoever another CPU
- * has put there meanwhile. A sweep that deletes the entry at this moment keeps what is new.
+ * The bound backend takes no packets any longer: the owner of the flow's slot gets the packet, and
+ * the entry. Or whoever another CPU has put there meanwhile.
  */
 static __always_inline int gw_reselect(struct gw_run *run, struct gw_binding *entry,
-				       union gw_bind bind)
+				       union gw_bind bind, union gw_bind *next)
 {
 	struct gw_packet *packet = run->packet;
-	union gw_bind met, next = bind;
+	union gw_bind met;
 	int step;
 
 	if (packet->row == GW_SLOT_NONE)
@@ -169,14 +171,15 @@ static __always_inline int gw_reselect(struct gw_run *run, struct gw_binding *en
 	if (step != GW_CONTINUE)
 		return step;
 	gw_tell(packet, GW_EVENT_RESELECT);
+	next->word = bind.word;
 	if (!packet->passive) {
-		next.row = packet->row;
-		next.incarnation = run->backend->incarnation;
-		met.word = gw_exchange_bind(entry, bind.word, next.word);
-		if (met.word == bind.word)
-			gw_use_flow(packet, entry, next);
-		else if (met.tag == bind.tag && gw_is_usable(gw_bound_state(run, met)))
-			packet->row = met.row;
+		next->row = packet->row;
+		next->incarnation = run->backend->incarnation;
+		met.word = gw_exchange_bind(entry, bind.word, next->word);
+		if (met.word != bind.word && met.tag == bind.tag &&
+		    gw_is_usable(gw_bound_state(run, met)))
+			next->word = met.word;
+		packet->row = next->row;
 	}
 	return gw_answer(packet, packet->row, GW_RULE_RESELECT, GW_COUNTER_RESELECTED);
 }
@@ -187,17 +190,22 @@ static __always_inline int gw_follow(struct gw_run *run, struct gw_binding *entr
 {
 	struct gw_packet *packet = run->packet;
 	int state = gw_bound_state(run, bind);
-	enum gw_counter outcome;
+	bool dead;
 
 	if (state < 0)
 		return state;
 	/* A connection that begins does not go to a backend that gets no new ones. */
 	if (!gw_is_usable(state) || (state == GW_BACKEND_DRAINING && packet->start &&
-				     packet->protocol == GW_PROTOCOL_TCP))
-		return gw_reselect(run, entry, bind);
-	outcome = gw_is_dead(gw_use_flow(packet, entry, bind)) ? GW_COUNTER_DEAD_USED :
-								 GW_COUNTER_HIT;
-	return gw_answer(packet, bind.row, GW_RULE_FLOW, outcome);
+				     packet->protocol == GW_PROTOCOL_TCP)) {
+		state = gw_reselect(run, entry, bind, &bind);
+		if (state == GW_PLACED)
+			gw_use_flow(packet, entry, bind);
+		return state;
+	}
+	dead = gw_is_dead(gw_use_flow(packet, entry, bind));
+	if (packet->teaches && !dead)
+		gw_learn(packet, entry, bind.word);
+	return gw_answer(packet, bind.row, GW_RULE_FLOW, dead ? GW_COUNTER_DEAD_USED : GW_COUNTER_HIT);
 }
 
 /* How a packet without an entry is placed. */
@@ -364,9 +372,7 @@ static __noinline int gw_place_by_state(struct xdp_md *ctx, struct gw_packet *pa
 	union gw_bind bind;
 
 	packet->strange = 0;
-	packet->tag = service->flags & GW_SERVICE_HASH_SOURCE ?
-			      gw_flow_hash(service, packet, false) :
-			      packet->hash;
+	gw_take_tag(&run);
 	if (!packet->fragment) {
 		entry = bpf_map_lookup_elem(&gw_ql_flow, &packet->flow);
 		if (entry) {

@@ -90,7 +90,7 @@ struct gw_packet {
 	__u8 passive; /* placed like its flow, but creates and changes nothing */
 	__u8 ends; /* hints that it gives, GW_BINDING_FIN and GW_BINDING_RST */
 	__u8 goes_on; /* hints that it takes back */
-	__u8 teaches; /* its connection ID is the server's, and not bound to anything */
+	__u8 teaches; /* its connection ID is the server's and bound to nothing */
 	__u8 event; /* what it is reported for if it is forwarded, enum gw_event_kind; 0: nothing */
 	__u8 created; /* enum gw_trace_flag */
 	__u64 counted; /* counters of the service to increment, one more than each, a byte each */
@@ -106,6 +106,7 @@ struct gw_packet {
 
 	/* set with what gives them a meaning */
 	struct gw_quic quic; /* where the service reads it */
+	struct gw_cid_key cid_key; /* where it may be bound */
 	__u64 hash; /* with slot */
 	__u16 tag; /* of its flow's entry, as is strange */
 	__u8 strange; /* what was found in place of its flow's entry is not its own */

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Which backend gets the packet. The first that answers wins: the server ID in the connection ID,
- * then the flow. No hash of a connection ID ever selects a backend: clients invent the first one,
+ * its binding, then the flow. No hash of a connection ID ever selects a backend: clients invent the first one,
  * and see others later.
  */
 #ifndef GW_LIB_ROUTE_H
 #define GW_LIB_ROUTE_H
 
+#include "cid.h"
 #include "flow.h"
 #include "quic.h"
 
@@ -16,6 +17,14 @@ static __always_inline int gw_place(struct gw_run *run, enum gw_rule rule)
 	run->packet->backend_id = run->backend->id;
 	run->packet->backend_stats = run->backend->stats;
 	return GW_PLACED;
+}
+
+/* Takes the backend that a function has chosen. */
+static __always_inline int gw_place_row(struct gw_run *run)
+{
+	int step = gw_take_occupied(run, run->packet->row);
+
+	return step == GW_CONTINUE ? gw_place(run, run->packet->rule) : step;
 }
 
 /*
@@ -37,12 +46,7 @@ static __always_inline int gw_place_by_flow(struct gw_run *run)
 		step = gw_answer(packet, packet->row, GW_RULE_TABLE, GW_COUNTER_PLAIN);
 	else
 		step = gw_place_by_state(run->ctx, packet, run->cells, service);
-	if (step != GW_PLACED)
-		return step;
-	step = gw_take_occupied(run, packet->row);
-	if (step != GW_CONTINUE)
-		return step;
-	return gw_place(run, packet->rule);
+	return step == GW_PLACED ? gw_place_row(run) : step;
 }
 
 _Static_assert(GW_COUNTER_UNROUTABLE_CONFIG - GW_COUNTER_UNROUTABLE_RESERVED ==
@@ -53,9 +57,10 @@ _Static_assert(GW_COUNTER_UNROUTABLE_LENGTH - GW_COUNTER_UNROUTABLE_RESERVED ==
 		       GW_NAMED_OTHER_LENGTH - GW_NAMED_RESERVED, "same order");
 
 /*
- * A server ID that no backend has. What a client invents for its first packets looks like this when
- * it happens to begin with a config ID, so starts go on, and packets of unknown versions, which may
- * be starts. Others would only meet a backend that has no keys for them, and be reset by it.
+ * A server ID that no backend has, in a connection ID that is not bound either. What a client invents
+ * for its first packets looks like this when it happens to begin with a config ID, so starts go on,
+ * and packets of unknown versions, which may be starts. Others would only meet a backend that has no
+ * keys for them, and be reset by it.
  */
 static __always_inline int gw_leave_unknown(struct gw_run *run)
 {
@@ -73,27 +78,28 @@ static __always_inline int gw_leave_unknown(struct gw_run *run)
 	return gw_leaves(GW_REASON_UNKNOWN_SERVER_ID);
 }
 
-/* The backend that a connection ID named, if it may take the packet; else how to go on. */
+/*
+ * The backend that a connection ID named, if it may take the packet; else how to go on: by flow if
+ * the backend is only unhealthy. One that is gone is as good as unknown.
+ */
 static __always_inline int gw_place_by_server_id(struct gw_run *run)
 {
 	struct gw_packet *packet = run->packet;
 	__u8 state;
 	int step;
 
-	if (packet->named != GW_NAMED_BACKEND)
-		return gw_leave_unknown(run);
 	step = gw_take_row(run, packet->row);
 	if (step != GW_CONTINUE)
 		return step;
 	state = run->backend->state;
 	if (state == GW_BACKEND_READY || state == GW_BACKEND_DRAINING)
 		return gw_place(run, GW_RULE_SERVER_ID);
-	/* Wherever an ICMP error arrives wrongly, it does no harm. */
-	if (packet->icmp)
+	if (state == GW_BACKEND_MISSING) {
+		packet->named = GW_NAMED_UNKNOWN;
 		return GW_CONTINUE;
-	if (state == GW_BACKEND_MISSING)
-		return gw_leave_unknown(run);
-	if (packet->start || run->service->unhealthy == GW_POLICY_FALLBACK)
+	}
+	/* Wherever an ICMP error arrives wrongly, it does no harm. */
+	if (packet->icmp || packet->start || run->service->unhealthy == GW_POLICY_FALLBACK)
 		return GW_CONTINUE;
 	packet->backend_id = run->backend->id;
 	return gw_leaves(GW_REASON_UNHEALTHY);
@@ -135,11 +141,42 @@ static __always_inline void gw_keep_cid(const struct gw_run *run, const struct g
 	run->packet->cid_len = bytes;
 }
 
-/* Places by server ID, or leaves it to the flow. */
+/* Counts a QUIC packet, and notes what it is. */
+static __always_inline void gw_take_packet(struct gw_run *run)
+{
+	struct gw_packet *packet = run->packet;
+	const struct gw_quic *quic = &packet->quic;
+
+	gw_keep_cid(run, quic);
+	gw_take_quic(packet);
+	if (packet->named >= GW_NAMED_RESERVED)
+		gw_count(packet, GW_COUNTER_UNROUTABLE_RESERVED +
+					 (packet->named - GW_NAMED_RESERVED));
+	if (quic->form == GW_QUIC_IS_LONG && quic->type == GW_QUIC_HANDSHAKE &&
+	    run->service->routing == GW_ROUTING_LEARNED &&
+	    quic->cid.bytes != run->service->short_dcid_len)
+		gw_count(packet, GW_COUNTER_CID_LEN_MISMATCH);
+}
+
+/* By what the connection ID is bound to; GW_CONTINUE if it is not. */
+static __always_inline int gw_place_by_binding(struct gw_run *run)
+{
+	int step;
+
+	if (!(run->service->flags & GW_SERVICE_EXACT))
+		return GW_CONTINUE;
+	step = gw_place_by_cid(run->ctx, run->packet, run->cells, run->service);
+	gw_forget();
+	return step == GW_PLACED ? gw_place_row(run) : step;
+}
+
+/* Places by server ID or binding, or leaves it to the flow. */
 static __always_inline int gw_route_quic(struct gw_run *run)
 {
 	struct gw_packet *packet = run->packet;
 	const struct gw_quic *quic = &packet->quic;
+	bool resembles_dtls = false;
+	int step;
 
 	gw_read_quic(run);
 	if (quic->form == GW_QUIC_IS_MALFORMED)
@@ -150,25 +187,35 @@ static __always_inline int gw_route_quic(struct gw_run *run)
 	gw_forget();
 	if (packet->named == GW_NAMED_INTERNAL)
 		return gw_leaves(GW_REASON_INTERNAL);
-	if (quic->form == GW_QUIC_IS_QUOTED && packet->named != GW_NAMED_BACKEND)
-		return GW_CONTINUE;
 	/* A greased short header can look like DTLS: only one that names nothing is taken for it. */
 	if (quic->form == GW_QUIC_IS_SHORT && !gw_names_server(packet->named)) {
-		if (gw_is_dtls(quic))
-			return gw_leave_other(run, GW_REASON_NOT_QUIC);
+		resembles_dtls = gw_is_dtls(quic);
 		if (quic->cid.bytes < run->service->short_dcid_len)
-			return gw_leave_other(run, GW_REASON_BAD_QUIC);
+			return gw_leave_other(run, resembles_dtls ? GW_REASON_NOT_QUIC :
+								    GW_REASON_BAD_QUIC);
 	}
-	if (quic->form != GW_QUIC_IS_QUOTED) {
-		gw_keep_cid(run, quic);
-		gw_take_quic(packet);
-		if (packet->named >= GW_NAMED_RESERVED)
-			gw_count(packet, GW_COUNTER_UNROUTABLE_RESERVED +
-						 (packet->named - GW_NAMED_RESERVED));
+	if (quic->form != GW_QUIC_IS_QUOTED && !resembles_dtls)
+		gw_take_packet(run);
+	if (packet->named == GW_NAMED_BACKEND) {
+		step = gw_place_by_server_id(run);
+		if (step != GW_CONTINUE || packet->named == GW_NAMED_BACKEND)
+			return step;
 	}
-	if (!gw_names_server(packet->named))
-		return GW_CONTINUE;
-	return gw_place_by_server_id(run);
+	step = gw_place_by_binding(run);
+	if (resembles_dtls) {
+		if (step == GW_CONTINUE) {
+			packet->teaches = 0;
+			return gw_leave_other(run, GW_REASON_NOT_QUIC);
+		}
+		gw_take_packet(run);
+		return step;
+	}
+	if (quic->form == GW_QUIC_IS_QUOTED || !gw_names_server(packet->named))
+		return step;
+	if (step == GW_CONTINUE)
+		return gw_leave_unknown(run);
+	gw_count(packet, GW_COUNTER_UNKNOWN_SERVER_ID);
+	return step;
 }
 
 /* Services of one VIP and protocol agree on their policy: a fragment cannot choose among them. */

@@ -36,7 +36,9 @@
  * Without this it follows each combination of constants to the end: more than a million
  * instructions (clang 14 and 16, Linux 6.18). And without CAP_PERFMON an index into a map value
  * that is one constant here and another there is refused ("R0 tried to add from different maps,
- * paths or scalars", Linux 6.1 to 6.18).
+ * paths or scalars", Linux 6.1 to 6.18), and two ways of getting somewhere are only taken for one if
+ * every register holds the very same: each number that is kept in a register over a branch doubles
+ * the work from there on.
  */
 #define gw_forget() asm volatile("" ::: "memory")
 

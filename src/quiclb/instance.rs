@@ -205,9 +205,7 @@ impl QuicLb {
 
     /// Whether the program uses the map of this name; the others are user space's alone.
     fn reads(name: &str) -> bool {
-        // Connection IDs are not read yet.
-        let unread = [CID_MAP, "gw_ql_collect"];
-        !matches!(name, "gw_ql_meta" | "gw_ql_removed") && !unread.contains(&name)
+        !matches!(name, "gw_ql_meta" | "gw_ql_removed")
     }
 }
 

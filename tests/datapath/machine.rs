@@ -35,6 +35,7 @@ pub(crate) struct Machine {
     pub(crate) flows: Hash<abi::FlowKey, abi::Binding>,
     pub(crate) cids: Hash<abi::CidKey, abi::Binding>,
     levels: Array<abi::Admission>,
+    collection: Array<abi::Collection>,
     ring: Option<Map>,
 }
 
@@ -96,6 +97,7 @@ impl Machine {
             flows: Hash::new(map("gw_ql_flow")).unwrap(),
             cids: Hash::new(map("gw_ql_cid")).unwrap(),
             levels: Array::new(map("gw_ql_level")).unwrap(),
+            collection: Array::new(map("gw_ql_collect")).unwrap(),
             ring: Some(map("gw_ql_events")),
             object,
             world,
@@ -186,6 +188,10 @@ impl Machine {
         self.flows.update(key, value, Update::Insert).unwrap();
     }
 
+    pub(crate) fn put_cid(&self, key: &abi::CidKey, value: &abi::Binding) {
+        self.cids.update(key, value, Update::Insert).unwrap();
+    }
+
     /// What may be inserted for the service with these counters.
     pub(crate) fn admission(&self, index: u32) -> abi::Admission {
         self.levels.get(index).unwrap()
@@ -193,6 +199,14 @@ impl Machine {
 
     pub(crate) fn admit(&self, index: u32, admission: abi::Admission) {
         self.levels.set(index, &admission).unwrap();
+    }
+
+    pub(crate) fn set_cid_seed(&self, cid_seed: u64) {
+        let collection = abi::Collection {
+            cid_seed,
+            ..Default::default()
+        };
+        self.collection.set(0, &collection).unwrap();
     }
 
     pub(crate) fn verified_instructions(&self) -> u32 {

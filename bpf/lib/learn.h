@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Connection IDs that are bound to a backend: how one is looked up, used and learned. */
+#ifndef GW_LIB_LEARN_H
+#define GW_LIB_LEARN_H
+
+#include "binding.h"
+#include "count.h"
+
+/* Reports the packet under this kind, unless something more important happened to it. */
+static __always_inline void gw_tell(struct gw_packet *packet, enum gw_event_kind kind)
+{
+	if (!packet->event)
+		packet->event = kind;
+}
+
+/* The tag of the connection ID's entry. */
+static __always_inline __u16 gw_cid_tag(const struct gw_cid_key *key)
+{
+	__u32 zero = 0;
+	const struct gw_collection *collection = bpf_map_lookup_elem(&gw_ql_collect, &zero);
+
+	return gw_cid_hash(key, collection ? collection->cid_seed : 0);
+}
+
+/* What a packet does to the entry of its connection ID when that is not simply live. */
+GW_GLOBAL int gw_use_cid_slowly(struct gw_packet *packet, struct gw_binding *entry, __u64 bind)
+{
+	struct gw_cid_key key;
+
+	if (!packet || !entry)
+		return 0;
+	key = packet->cid_key;
+	return gw_use_slowly(&gw_ql_cid, &key, entry, bind, 0, 0, entry->hash);
+}
+
+/* Notes that the connection had a packet; gives the state in which its entry was. */
+static __always_inline __u32 gw_use_cid(struct gw_packet *packet, struct gw_binding *entry,
+				       union gw_bind bind)
+{
+	__u32 state = gw_load_state(entry);
+
+	if (packet->passive)
+		return state;
+	if (state & GW_BINDING_PHASE)
+		gw_use_cid_slowly(packet, entry, bind.word);
+	else if (!gw_is_registered(state))
+		gw_refresh(entry);
+	return state;
+}
+
+/* A connection ID that somebody has bound in the meantime, to another backend or the same. */
+static __always_inline void gw_meet_bound(struct gw_packet *packet, const struct gw_cid_key *key,
+					  union gw_bind wanted)
+{
+	struct gw_binding *entry = bpf_map_lookup_elem(&gw_ql_cid, key);
+
+	if (!entry || gw_load_bind(entry).word == wanted.word)
+		return;
+	gw_count(packet, GW_COUNTER_CID_CONFLICT);
+	gw_tell(packet, GW_EVENT_CID_CONFLICT);
+}
+
+/* Whether connection IDs may be learned for the service; a full table is not asked again. */
+static __always_inline bool gw_admits_cids(const struct gw_packet *packet)
+{
+	__u32 index = packet->stats;
+	const struct gw_admission *admission = bpf_map_lookup_elem(&gw_ql_level, &index);
+
+	return !admission || admission->cids == GW_LEVEL_ALL;
+}
+
+static __always_inline void gw_close_cids(const struct gw_packet *packet)
+{
+	__u32 index = packet->stats;
+	struct gw_admission *admission = bpf_map_lookup_elem(&gw_ql_level, &index);
+
+	if (admission)
+		admission->cids = GW_LEVEL_NONE;
+}
+
+/*
+ * Binds the packet's connection ID to the backend of its flow, whose entry this is. The flow's count
+ * goes first, so that no race exceeds it, and back if nothing was learned.
+ */
+GW_GLOBAL int gw_learn(struct gw_packet *packet, struct gw_binding *flow, __u64 bind)
+{
+	union gw_bind cid = { .word = bind };
+	struct gw_cid_key key;
+	enum gw_insert result;
+	__u32 state, counted;
+
+	if (!packet || !flow)
+		return 0;
+	state = gw_load_state(flow);
+	if ((state & GW_BINDING_LEARNED) >= GW_MAX_LEARNED << GW_BINDING_LEARNED_SHIFT)
+		return 0;
+	if (!gw_admits_cids(packet)) {
+		gw_count(packet, GW_COUNTER_CID_REFUSED);
+		gw_tell(packet, GW_EVENT_REFUSED_FULL);
+		return 0;
+	}
+	counted = state + (1 << GW_BINDING_LEARNED_SHIFT);
+	/* Whoever changed it has changed nothing that matters here; the next packet teaches as well. */
+	if (gw_exchange_state(flow, state, counted) != state)
+		return 0;
+	/* Linux 6.1 takes keys from the stack and from maps, and does not know that this is a map. */
+	key = packet->cid_key;
+	cid.tag = gw_cid_tag(&key);
+	result = gw_insert(&gw_ql_cid, &key, cid.word, bpf_ktime_get_coarse_ns(),
+			   GW_BINDING_TRAFFIC, packet->hash >> 32);
+	if (result == GW_INSERTED) {
+		packet->created |= GW_TRACE_CREATED_CID;
+		gw_count(packet, GW_COUNTER_CID_LEARNED);
+		gw_tell(packet, GW_EVENT_CID_LEARNED);
+		return 0;
+	}
+	gw_exchange_state(flow, counted, state);
+	if (result == GW_INSERT_EXISTS) {
+		gw_meet_bound(packet, &key, cid);
+		return 0;
+	}
+	if (result == GW_INSERT_FULL)
+		gw_close_cids(packet);
+	gw_count(packet, GW_COUNTER_CID_REFUSED);
+	gw_tell(packet, GW_EVENT_REFUSED_FULL);
+	return 0;
+}
+
+#endif
