@@ -105,9 +105,12 @@ impl Binding {
     /// Whether the entry binds anything at this time: it is not about to be deleted, and if it was
     /// registered for a time, that is not over.
     pub fn holds(&self, now_ns: u64) -> bool {
-        let ended =
-            self.origin == Origin::Registered && self.seen_ns != 0 && self.seen_ns <= now_ns;
-        !ended && matches!(self.phase, Phase::Live | Phase::Expiring)
+        !self.has_ended(now_ns) && matches!(self.phase, Phase::Live | Phase::Expiring)
+    }
+
+    /// Whether it was registered for a time that is over: packets do not find it.
+    pub fn has_ended(&self, now_ns: u64) -> bool {
+        self.origin == Origin::Registered && self.seen_ns != 0 && self.seen_ns <= now_ns
     }
 }
 

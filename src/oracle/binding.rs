@@ -33,6 +33,9 @@ impl<'a> Router<'a, '_> {
             self.count(Counter::GW_COUNTER_TAG_MISMATCH);
             return Ok(None);
         }
+        if entry.has_ended(self.state.now_ns) {
+            return Ok(None);
+        }
         let leaves_trace = packet.class != Class::Observer;
         let backend = target.placed.backend(entry.row);
         let backend = backend.filter(|backend| backend.incarnation == entry.incarnation);
@@ -124,6 +127,11 @@ impl<'a> Router<'a, '_> {
         if entry.learned >= MOST_LEARNED {
             return;
         }
+        let key = CidKey::new(target.service.id, cid);
+        // A stranger, or a registration that is over: its place is free when the sweep has come by.
+        if self.state.cids.get(&key).is_some() {
+            return;
+        }
         let stats = target.placed.stats;
         let level = self.state.admission(stats).cids;
         if level
@@ -132,7 +140,6 @@ impl<'a> Router<'a, '_> {
         {
             return self.count(Counter::GW_COUNTER_CID_REFUSED);
         }
-        let key = CidKey::new(target.service.id, cid);
         let tag = cid_tag(&key.to_abi(), self.state.cid_seed);
         let bind = (entry.row, entry.incarnation);
         let binding = Binding::of_traffic(tag, flow.hash, bind, self.state.now_ns);

@@ -42,7 +42,7 @@ fn counts(verdict: &Verdict, counter: C) -> bool {
 #[test]
 fn a_binding_wins_over_flow_and_table() {
     for (origin, rule, seen_ns) in [
-        (Origin::Registered, Rule::CidRegistered, NOW - 100 * SECOND),
+        (Origin::Registered, Rule::CidRegistered, NOW + 100 * SECOND),
         (Origin::Imported, Rule::CidImported, NOW),
         (Origin::Traffic, Rule::CidLearned, NOW),
     ] {
@@ -150,6 +150,27 @@ fn a_binding_of_a_backend_that_is_gone_moves_to_the_owner() {
             assert!(counts(&verdict, C::GW_COUNTER_NO_BACKEND));
             assert_eq!(scene.cid(&CID), Some(before));
         }
+    }
+}
+
+/// Until the sweep comes by, its place is taken, and nothing is learned there.
+#[test]
+fn a_registration_that_is_over_binds_nothing() {
+    for (ends_ns, is_over) in [(0, false), (NOW + 1, false), (NOW, true), (NOW - 1, true)] {
+        let mut scene = learning("ready");
+        scene.put(scene.bind(1), Phase::Live, NOW);
+        let key = scene.bind_cid(&CID, scene.bind(1), Origin::Registered);
+        scene.state.cids.get_mut(&key).unwrap().seen_ns = ends_ns;
+        let before = scene.cid(&CID);
+        let verdict = scene.run(&to_vip(&short(&CID)));
+        let rule = if is_over {
+            Rule::Flow
+        } else {
+            Rule::CidRegistered
+        };
+        assert_forwarded(&verdict, rule, 1);
+        assert!(!verdict.created.cid && !counts(&verdict, C::GW_COUNTER_CID_CONFLICT));
+        assert_eq!(scene.cid(&CID), before);
     }
 }
 
@@ -427,16 +448,15 @@ fn a_binding_is_never_replaced_by_what_a_flow_says() {
     let bound = scene.cid(&CID).unwrap();
     assert_eq!((bound.row, bound.incarnation), scene.bind(1));
 
-    // A stranger's entry under the key cannot be replaced either.
+    // A stranger's entry under the key is no binding, and nothing is written in its place.
     let mut scene = learning("ready");
     let entry = scene.put(scene.bind(1), Phase::Live, NOW);
     let key = scene.bind_cid(&CID, scene.bind(1), Origin::Traffic);
     scene.state.cids.get_mut(&key).unwrap().tag ^= 1;
     let verdict = scene.run(&to_vip(&short(&CID)));
     assert_forwarded(&verdict, Rule::Flow, 1);
-    for counter in [C::GW_COUNTER_TAG_MISMATCH, C::GW_COUNTER_CID_CONFLICT] {
-        assert!(counts(&verdict, counter));
-    }
+    assert!(counts(&verdict, C::GW_COUNTER_TAG_MISMATCH));
+    assert!(!counts(&verdict, C::GW_COUNTER_CID_CONFLICT));
     assert_eq!(scene.entry(), Some(entry));
 }
 

@@ -106,7 +106,11 @@ impl Scene {
             tag: cid_tag(&key.to_abi(), CID_SEED),
             row: bind.0,
             incarnation: bind.1,
-            seen_ns: NOW - 100 * SECOND,
+            // The time of the last packet, or of a registration's end.
+            seen_ns: match origin {
+                Origin::Registered => NOW + 100 * SECOND,
+                Origin::Traffic | Origin::Imported => NOW - 100 * SECOND,
+            },
             phase: Phase::Live,
             fin: false,
             rst: false,

@@ -280,6 +280,14 @@ pub(super) const NO_BACKEND: Counter = Counter::GW_COUNTER_NO_BACKEND;
 pub(super) const TAG_MISMATCH: Counter = Counter::GW_COUNTER_TAG_MISMATCH;
 pub(super) const AT_RISK: Counter = Counter::GW_COUNTER_AT_RISK;
 
+pub(super) const CID_LEARNED: Counter = Counter::GW_COUNTER_CID_LEARNED;
+pub(super) const CID_CONFLICT: Counter = Counter::GW_COUNTER_CID_CONFLICT;
+pub(super) const CID_LEN_MISMATCH: Counter = Counter::GW_COUNTER_CID_LEN_MISMATCH;
+pub(super) const CID_REFUSED: Counter = Counter::GW_COUNTER_CID_REFUSED;
+pub(super) const REBIND: Counter = Counter::GW_COUNTER_REBIND;
+pub(super) const STALE: Counter = Counter::GW_COUNTER_STALE;
+pub(super) const UNKNOWN_ID: Counter = Counter::GW_COUNTER_UNKNOWN_SERVER_ID;
+
 pub(super) const EXPIRING: u32 = BindingState::GW_BINDING_EXPIRING.0;
 pub(super) const DEAD: u32 = BindingState::GW_BINDING_DEAD.0;
 pub(super) const TOUCHED: u32 = BindingState::GW_BINDING_TOUCHED.0;

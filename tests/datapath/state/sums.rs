@@ -176,13 +176,14 @@ fn entries_are_what_was_inserted() {
         }
         let inserted = |index| {
             let (_, _, counters) = world.machine.service(index);
-            [START_INSERTED, BASE_INSERTED, ALL_INSERTED]
-                .map(|outcome| counters[outcome.0 as usize])
-                .iter()
-                .sum::<u64>()
+            let of = |counter: &abi::Counter| counters[counter.0 as usize];
+            let flows = [START_INSERTED, BASE_INSERTED, ALL_INSERTED, REBIND];
+            (flows.iter().map(of).sum::<u64>(), of(&CID_LEARNED))
         };
-        let inserted: u64 = (0..9).map(inserted).sum();
-        assert!(inserted > 100, "{inserted}");
-        assert_eq!(world.machine.flows().len() as u64, inserted);
+        let (flows, cids): (Vec<_>, Vec<_>) = (0..9).map(inserted).unzip();
+        let [flows, cids] = [flows, cids].map(|inserted| inserted.iter().sum::<u64>());
+        assert!(flows > 100 && cids > 0, "{flows} {cids}");
+        assert_eq!(world.machine.flows().len() as u64, flows);
+        assert_eq!(world.machine.cids().len() as u64, cids);
     });
 }
