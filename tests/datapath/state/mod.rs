@@ -3,10 +3,13 @@
 //! are put there by hand, so that every rule is met whether a publisher would ever meet it or not.
 
 mod all;
+mod bindings;
 mod case;
 mod entries;
+mod events;
 mod exceptions;
 mod hints;
+mod learning;
 mod races;
 mod refusals;
 mod sums;

@@ -51,10 +51,16 @@ fn packet(random: &mut Random) -> Vec<u8> {
         3..=4 => {
             let version = random.of(&[V1, V2, 0, 0x0a0a_0a0a]);
             let kind = random.below(4) as u8;
-            let cid = vec![7; random.below(23) as usize];
-            datagram(random.of(&[443, 444, 445]), &long(kind, version, &cid))
+            let cid = vec![random.of(&[0, 7, 0xe7]); random.below(23) as usize];
+            datagram(
+                random.of(&[443, 444, 445, 446, 447]),
+                &long(kind, version, &cid),
+            )
         }
-        5 => datagram(random.of(&[443, 444, 445]), &short(&[7; 8])),
+        5 => datagram(
+            random.of(&[443, 444, 445, 446, 447]),
+            &short(&[random.below(4) as u8; 8]),
+        ),
         6 => datagram(random.of(&[53, 54, 55]), b"hello"),
         7 => to_vip(random.of(&[ROUTED_VIP, TRACKED_VIP]), b"hello"),
         8 => {
@@ -83,7 +89,7 @@ fn the_books_balance() {
             let marked = random.of(&rows);
             let base = random.of(&[PLAIN, HELD, marked]);
             world.publish(owner, base);
-            for index in 0..9 {
+            for index in 0..SERVICES {
                 let levels = [
                     Level::GW_LEVEL_ALL,
                     Level::GW_LEVEL_ALL,
@@ -127,7 +133,7 @@ fn the_books_balance() {
         assert_eq!(reasons[usize::from(Reason::Internal.number())], 0);
         let mut seen = [0; OUTCOMES.len()];
         let (mut forwarded, mut unplaced) = (0, 0);
-        for index in 0..9 {
+        for index in 0..SERVICES {
             let (_, rules, counters) = world.machine.service(index);
             let outcomes = OUTCOMES.map(|outcome| counters[outcome.0 as usize]);
             let no_backend = counters[NO_BACKEND.0 as usize];
@@ -180,7 +186,7 @@ fn entries_are_what_was_inserted() {
             let flows = [START_INSERTED, BASE_INSERTED, ALL_INSERTED, REBIND];
             (flows.iter().map(of).sum::<u64>(), of(&CID_LEARNED))
         };
-        let (flows, cids): (Vec<_>, Vec<_>) = (0..9).map(inserted).unzip();
+        let (flows, cids): (Vec<_>, Vec<_>) = (0..SERVICES).map(inserted).unzip();
         let [flows, cids] = [flows, cids].map(|inserted| inserted.iter().sum::<u64>());
         assert!(flows > 100 && cids > 0, "{flows} {cids}");
         assert_eq!(world.machine.flows().len() as u64, flows);

@@ -5,9 +5,12 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use guideway::abi;
+use guideway::affinity::{cid_tag, Binding, CidKey, Origin, Phase};
 use guideway::hash::{hash32, tag16, FlowHashKey, FlowKey};
 use guideway::kernel::clock::monotonic_coarse_ns;
 use guideway::plan::{Generation, PlacedService};
+use guideway::quic::Cid;
+use guideway::reason::{Reason, Rule};
 use guideway::service::{HashOf, Service};
 use serde_json::{json, Value};
 
@@ -34,6 +37,14 @@ pub(super) const BEYOND: u16 = 5;
 pub(super) const NONE: u16 = abi::SlotWord::GW_SLOT_NONE.0 as u16;
 pub(super) const PLAIN: u16 = abi::SlotWord::GW_SLOT_PLAIN.0 as u16;
 pub(super) const HELD: u16 = abi::SlotWord::GW_SLOT_HELD.0 as u16;
+
+/// How many there are; their counters are the first.
+pub(super) const SERVICES: u32 = 11;
+
+/// The secret behind the tags of connection IDs.
+pub(super) const CID_SEED: u64 = 0x0123_4567_89ab_cdef;
+/// Services in which connection IDs may be bound, beside the one that learns them.
+const BOUND: [&str; 2] = ["bound", "ids"];
 
 pub(super) struct World {
     pub(super) machine: Machine,
@@ -96,7 +107,26 @@ fn services() -> Value {
             service(8, "learned", VIP4, "udp", 445),
             json!({"short_dcid_len": 8})
         ),
+        with(
+            service(9, "bound", VIP4, "udp", 446),
+            json!({"short_dcid_len": 8, "quic": {"routing": "tuple"}}),
+        ),
+        with(
+            with_server_ids(service(10, "ids", VIP4, "udp", 447)),
+            json!({"short_dcid_len": 8, "quic": {
+                "routing": "server-id", "unhealthy": "fallback",
+                "configs": [{"config_id": 0, "server_id_len": 2, "nonce_len": 5}],
+            }}),
+        ),
     ])
+}
+
+/// The server ID of each backend: a zero byte and its id.
+fn with_server_ids(mut service: Value) -> Value {
+    for backend in service["backends"].as_array_mut().unwrap() {
+        backend["server_id"] = json!(format!("00{:02x}", backend["id"].as_u64().unwrap()));
+    }
+    service
 }
 
 impl World {
@@ -121,9 +151,109 @@ impl World {
             assert_eq!(rows, [1, 2, 3, 4], "the rows that the tests name");
             placed.rows.push(None);
         }
+        let spec = generation.spec.clone();
+        for (service, placed) in spec.services().iter().zip(&mut generation.services) {
+            placed.exact |= BOUND.contains(&service.name.as_str());
+        }
+        machine.set_cid_seed(CID_SEED);
         Self {
             machine,
             generation,
+        }
+    }
+
+    /// The key of a connection ID of a service.
+    pub(super) fn cid_key(&self, service: &str, cid: &[u8]) -> CidKey {
+        CidKey::new(self.service(service).0.id, Cid::new(cid).unwrap())
+    }
+
+    /// An entry of a connection ID, bound to the backend in a row and last used ten seconds ago; a
+    /// registered one has no end.
+    pub(super) fn cid_entry(&self, service: &str, cid: &[u8], row: u16, origin: Origin) -> Binding {
+        Binding {
+            tag: cid_tag(&self.cid_key(service, cid).to_abi(), CID_SEED),
+            row,
+            incarnation: self.incarnation(service, row),
+            seen_ns: match origin {
+                Origin::Registered => 0,
+                Origin::Traffic | Origin::Imported => monotonic_coarse_ns() - 10 * SECOND,
+            },
+            phase: Phase::Live,
+            fin: false,
+            rst: false,
+            origin,
+            learned: 0,
+            hash: 0x5eed,
+        }
+    }
+
+    pub(super) fn put_cid(&self, service: &str, cid: &[u8], entry: Binding) {
+        let key = self.cid_key(service, cid).to_abi();
+        self.machine.put_cid(&key, &entry.to_abi());
+    }
+
+    /// The entry of a connection ID.
+    pub(super) fn cid(&self, service: &str, cid: &[u8]) -> Option<Binding> {
+        let key = self.cid_key(service, cid).to_abi();
+        let entry = self.machine.cids.get(&key).unwrap();
+        entry.as_ref().map(Binding::from_abi)
+    }
+
+    pub(super) fn put_flow(&self, service: &str, entry: Binding) {
+        self.machine.put_flow(&self.key(service), &entry.to_abi());
+    }
+
+    /// A live entry of the client's flow, last used ten seconds ago.
+    pub(super) fn flow_entry(&self, service: &str, row: u16) -> Binding {
+        Binding::from_abi(&self.entry(service, row))
+    }
+
+    /// The entry of the client's flow.
+    pub(super) fn flow(&self, service: &str) -> Option<Binding> {
+        self.flow_of(service, CLIENT_PORT)
+    }
+
+    pub(super) fn flow_of(&self, service: &str, client_port: u16) -> Option<Binding> {
+        let key = self.key_of(service, client_port);
+        let entry = self.machine.flows.get(&key).unwrap();
+        entry.as_ref().map(Binding::from_abi)
+    }
+
+    /// Runs a frame to a service and tells what became of it.
+    pub(super) fn run(&self, service: &str, frame: &[u8]) -> Came {
+        let (stats, placed) = (self.stats(service), self.service(service).1);
+        let before = (self.machine.service(stats), self.machine.reasons());
+        let ran = self.machine.run(frame);
+        let after = (self.machine.service(stats), self.machine.reasons());
+        let moved = |before: &[u64], after: &[u64]| -> Vec<usize> {
+            let differences = before
+                .iter()
+                .zip(after)
+                .map(|(before, after)| after - before);
+            let moved = differences.enumerate();
+            moved
+                .flat_map(|(index, by)| std::iter::repeat_n(index, by as usize))
+                .collect()
+        };
+        let [reason] = moved(&before.1, &after.1)[..] else {
+            panic!("one reason");
+        };
+        let rule = moved(&before.0 .1, &after.0 .1).first().copied();
+        let mut rows = placed.rows.iter().flatten();
+        let row = rows.find(|row| row.mac.octets()[..] == ran.frame[..6]);
+        Came {
+            end: rule.map(|rule| {
+                let rule = Rule::ALL.iter().find(|of| usize::from(of.number()) == rule);
+                (row.unwrap().row, *rule.unwrap())
+            }),
+            reason: *Reason::ALL
+                .iter()
+                .find(|of| usize::from(of.number()) == reason)
+                .unwrap(),
+            counters: moved(&before.0 .2, &after.0 .2)
+                .into_iter()
+                .map(|index| abi::Counter(index as u32))
+                .collect(),
         }
     }
 
@@ -203,6 +333,37 @@ impl World {
             state: 0,
             hash,
         }
+    }
+}
+
+/// What became of a frame.
+#[derive(Debug, PartialEq)]
+pub(super) struct Came {
+    /// The row of the backend that it went to, and why there.
+    pub(super) end: Option<(u16, Rule)>,
+    pub(super) reason: Reason,
+    /// What was counted, in ascending order.
+    pub(super) counters: Vec<abi::Counter>,
+}
+
+impl Came {
+    /// Asserts that the frame was forwarded, and all that was counted.
+    pub(super) fn went_to(&self, row: u16, rule: Rule, counters: &[abi::Counter]) {
+        let mut counters = counters.to_vec();
+        counters.sort_by_key(|counter| counter.0);
+        assert_eq!(
+            (self.end, &self.counters),
+            (Some((row, rule)), &counters),
+            "{self:?}"
+        );
+    }
+
+    /// Asserts why the frame was not forwarded, and all that was counted.
+    pub(super) fn left(&self, reason: Reason, counters: &[abi::Counter]) {
+        let mut counters = counters.to_vec();
+        counters.sort_by_key(|counter| counter.0);
+        let end = (self.end, self.reason, &self.counters);
+        assert_eq!(end, (None, reason, &counters), "{self:?}");
     }
 }
 
