@@ -26,6 +26,8 @@ fn learned() -> Vec<u8> {
 }
 
 type Prepare = fn(&World);
+/// To whom, what, after what, and what is reported of it: kind, row and rule.
+type Reported = (&'static str, Vec<u8>, Box<dyn Fn(&World)>, Kind, u16, Rule);
 
 #[test]
 fn each_kind_is_reported_with_the_backend_that_was_chosen() {
@@ -43,7 +45,7 @@ fn each_kind_is_reported_with_the_backend_that_was_chosen() {
             }
         };
         let (bound, stale) = (with_cid(OTHER), with_cid(EMPTY));
-        let cases: [(&str, Vec<u8>, Box<dyn Fn(&World)>, Kind, u16, Rule); 9] = [
+        let cases: [Reported; 9] = [
             (
                 "tcp",
                 segment(8080, SYN, b""),
