@@ -121,8 +121,10 @@ static __always_inline enum gw_insert gw_insert(void *map, const void *key, __u6
 		.state = state,
 		.hash = hash,
 	};
+	/* 32 bits: that is what Linux 6.1 returns. */
+	int error = bpf_map_update_elem(map, key, &value, BPF_NOEXIST);
 
-	switch (bpf_map_update_elem(map, key, &value, BPF_NOEXIST)) {
+	switch (error) {
 	case 0:
 		return GW_INSERTED;
 	case -GW_EEXIST:

@@ -62,7 +62,7 @@ fn a_forwarded_packet() {
             "hash": "56305f6543cb2707",
             "slot": 1378,
             "slot_state": "plain",
-            "created": [],
+            "created": ["flow"],
             // From 02:00:00:00:00:01.
             "output": {"length": 58, "changed": [{"offset": 4, "from": "0001", "to": "0102"}]},
             "error": null
