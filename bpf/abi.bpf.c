@@ -24,6 +24,11 @@ const volatile struct {
 	struct gw_occupancy occupancy[0];
 	struct gw_crypto_slot crypto_slot[0];
 	struct gw_key_request key_request[0];
+	struct gw_sweep_counts sweep_counts[0];
+	struct gw_sweep_service sweep_service[0];
+	struct gw_sweep sweep[0];
+	struct gw_sweep_levels sweep_levels[0];
+	struct gw_sweep_account sweep_account[0];
 	struct gw_service_stats service_stats[0];
 	struct gw_backend_stats backend_stats[0];
 	struct gw_reason_stats reason_stats[0];
@@ -50,6 +55,8 @@ const volatile struct {
 	enum gw_level level[0];
 	enum gw_bind_operation bind_operation[0];
 	enum gw_bind_result bind_result[0];
+	enum gw_sweep_reason sweep_reason[0];
+	enum gw_sweep_result sweep_result[0];
 	enum gw_event_kind event_kind[0];
 	enum gw_trace_flag trace_flag[0];
 } gw_abi_anchor = {};

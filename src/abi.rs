@@ -39,7 +39,10 @@ pub use types::{
     gw_routing as Routing, gw_rule as Rule, gw_server_id as ServerId,
     gw_server_id_flag as ServerIdFlag, gw_service as Service, gw_service_flag as ServiceFlag,
     gw_service_key as ServiceKey, gw_service_stats as ServiceStats, gw_slot as Slot,
-    gw_slot_word as SlotWord, gw_trace_flag as TraceFlag, gw_trace_note as TraceNote,
+    gw_slot_word as SlotWord, gw_sweep as Sweep, gw_sweep_account as SweepAccount,
+    gw_sweep_counts as SweepCounts, gw_sweep_levels as SweepLevels, gw_sweep_reason as SweepReason,
+    gw_sweep_result as SweepResult, gw_sweep_service as SweepService, gw_trace_flag as TraceFlag,
+    gw_trace_note as TraceNote,
 };
 
 /// Makes generated types plain data: any bytes are a value, and every byte of a value is a field's.
@@ -98,6 +101,13 @@ pod! {
     Occupancy { flows, cids }
     CryptoSlot { context, incarnation, zero }
     KeyRequest { slot, incarnation, key }
+    SweepCounts {
+        entries, expiring, registered, imported, differing, deleted, resurrected, lost,
+    }
+    SweepService { service_at, zero, flow_idle_ns, closed_ns, cid_idle_ns, flows, cids }
+    Sweep { generation, now_ns, cid_seed, strangers }
+    SweepLevels { stats, flows_from, flows_to, cids_from, cids_to }
+    SweepAccount { stats, zero, deleted, resurrected }
     ServiceStats { packets, bytes, rules, counters }
     BackendStats { packets, bytes }
     ReasonStats { packets }

@@ -73,20 +73,17 @@ static __always_inline __u32 gw_cid_hash(const struct gw_cid_key *key, __u64 see
 
 /*
  * NH over the flow key as six words, then fmix64; k0 to k5 and f are in the service. The products
- * do not depend on each other. By source, the word of the ports is 0.
+ * do not depend on each other. ports is the client's in the low half and the VIP's above it, 0 by
+ * source; client has four words as they stand in the key.
  *
  *   h = fmix64(((m0+k0)*(m1+k1) + (m2+k2)*(m3+k3) + (m4+k4)*(m5+k5)) xor f)
  */
-static __always_inline __u64 gw_flow_hash(const struct gw_service *service,
-					  const struct gw_packet *packet, bool by_source)
+static __always_inline __u64 gw_flow_hash_of(const struct gw_service *service, __u32 ports,
+					     const __u32 *client)
 {
-	const __u32 *client = packet->client.words;
 	const __u32 *k = service->hash_key;
-	__u32 ports = gw_le16(packet->client_port) | (__u32)gw_le16(packet->vip_port) << 16;
 	__u64 h;
 
-	if (by_source)
-		ports = 0;
 	h = (__u64)(service->id + k[0]) * (__u32)(ports + k[1]) +
 	    (__u64)(gw_le32(client[0]) + k[2]) * (__u32)(gw_le32(client[1]) + k[3]) +
 	    (__u64)(gw_le32(client[2]) + k[4]) * (__u32)(gw_le32(client[3]) + k[5]);
@@ -97,6 +94,14 @@ static __always_inline __u64 gw_flow_hash(const struct gw_service *service,
 	h *= 0xc4ceb9fe1a85ec53ULL;
 	h ^= h >> 33;
 	return h;
+}
+
+static __always_inline __u64 gw_flow_hash(const struct gw_service *service,
+					  const struct gw_packet *packet, bool by_source)
+{
+	__u32 ports = gw_le16(packet->client_port) | (__u32)gw_le16(packet->vip_port) << 16;
+
+	return gw_flow_hash_of(service, by_source ? 0 : ports, packet->client.words);
 }
 
 #endif

@@ -5,31 +5,10 @@
 
 #include "guideway/abi.h"
 #include "maps/affinity.h"
+#include "maps/generation.h"
+#include "maps/stats.h"
 #include "lib/packet.h"
 #include <bpf/bpf_helpers.h>
-
-/*
- * Template of a generation: an array of cells. Sizes only, no types: before clang 21 a type used
- * in an inner definition alone becomes a forward declaration that libbpf refuses, and Linux 6.1
- * refuses a published map without BTF where the template has it. All generations of an instance
- * have room for the same number of cells, set before loading: with BPF_F_INNER_MAP each could have
- * its own, but then the kernel calls a function for each look-up instead of compiling it into the
- * program, and a packet needs four.
- */
-struct gw_ql_cells {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(key_size, sizeof(__u32));
-	__uint(value_size, GW_CELL_BYTES);
-	__uint(max_entries, GW_GENERATION_CELLS);
-	__uint(map_flags, BPF_F_RDONLY_PROG);
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
-	__uint(key_size, sizeof(__u32));
-	__uint(max_entries, 1);
-	__array(values, struct gw_ql_cells);
-} gw_ql_gen SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -37,13 +16,6 @@ struct {
 	__type(value, struct gw_reason_stats);
 	__uint(max_entries, 1);
 } gw_ql_reason SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__type(key, __u32);
-	__type(value, struct gw_service_stats);
-	__uint(max_entries, GW_MAX_SERVICE_STATS);
-} gw_ql_stats SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);

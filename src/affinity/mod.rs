@@ -9,9 +9,11 @@
 
 mod advance;
 mod binding;
+pub mod collect;
 mod contract;
 mod document;
 mod import;
+pub mod level;
 pub mod rules;
 mod slots;
 pub mod state;

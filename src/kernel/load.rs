@@ -3,7 +3,7 @@
 //! as owned handles.
 
 use std::collections::BTreeMap;
-use std::ffi::c_char;
+use std::ffi::{c_char, OsStr};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -37,6 +37,8 @@ pub(super) struct Loading<'a> {
     pub(super) entries: &'a [(&'a str, u32)],
     /// Maps to use instead of new ones; each must have the shape of the map with its name.
     pub(super) reuse: &'a [Map],
+    /// Names of the programs to load, all if none.
+    pub(super) only: Option<&'a [&'a str]>,
     /// Have the verifier summarise its work.
     pub(super) verifier_report: bool,
 }
@@ -181,6 +183,10 @@ impl Loading<'_> {
             }
         }
         self.share(skeleton.open_object_mut())?;
+        for mut program in skeleton.open_object_mut().progs_mut() {
+            let wanted = self.wants(program.name());
+            program.set_autoload(wanted);
+        }
         if let Err(error) = change(&mut skeleton) {
             return Err(self.refused(&error, capture));
         }
@@ -195,7 +201,7 @@ impl Loading<'_> {
             maps.insert(name.clone(), Map::from_fd(duplicate(map.as_fd(), &name)?)?);
         }
         let mut programs = BTreeMap::new();
-        for program in loaded.object().progs() {
+        for program in loaded.object().progs().filter(|p| self.wants(p.name())) {
             let name = program.name().to_string_lossy().into_owned();
             let handle = Program::from_fd(duplicate(program.as_fd(), &name)?)?;
             programs.insert(name, handle);
@@ -207,6 +213,11 @@ impl Loading<'_> {
             maps,
             verifier_report,
         })
+    }
+
+    fn wants(&self, program: &OsStr) -> bool {
+        self.only
+            .is_none_or(|names| names.iter().any(|name| program == *name))
     }
 
     fn share(&self, object: &mut OpenObject) -> Result<(), LoadError> {

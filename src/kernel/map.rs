@@ -71,6 +71,83 @@ impl Update {
     }
 }
 
+/// A walk over the entries of a map, which may rest between its steps for any time: no entry that
+/// stays from its beginning to its end is missed or seen twice.
+#[derive(Debug)]
+pub struct Walk {
+    /// The map's number.
+    map: u32,
+    /// Entries that the buffers have room for.
+    room: u32,
+    keys: Vec<u8>,
+    values: Vec<u8>,
+    place: Vec<u8>,
+    started: bool,
+    ended: bool,
+}
+
+impl Walk {
+    /// The next keys and the values that go with them; none at the end.
+    ///
+    /// # Errors
+    /// The kernel refuses, or `map` is not the map that the walk began with (EINVAL).
+    pub fn next(&mut self, map: &Map) -> Result<Option<(&[u8], &[u8])>, SysError> {
+        let op = "read";
+        if map.id != self.map {
+            return Err(map.error(op, libc::EINVAL));
+        }
+        let (key_size, value_size) = (map.shape.key_size as usize, map.value_bytes());
+        let options = bpf_map_batch_opts {
+            sz: size::<bpf_map_batch_opts>(),
+            ..Default::default()
+        };
+        while !self.ended {
+            let mut count = self.room;
+            let place = self.place.as_mut_ptr().cast::<c_void>();
+            let from = if self.started {
+                place
+            } else {
+                std::ptr::null_mut()
+            };
+            // SAFETY: the kernel writes at most `count` keys and values, for which there is room,
+            // and a place of at most max(4, key_size) bytes; it reads the old place before it
+            // writes the new one.
+            let result = unsafe {
+                libbpf_sys::bpf_map_lookup_batch(
+                    map.fd.as_raw_fd(),
+                    from,
+                    place,
+                    self.keys.as_mut_ptr().cast(),
+                    self.values.as_mut_ptr().cast(),
+                    &mut count,
+                    &options,
+                )
+            };
+            match -result {
+                0 => {}
+                libc::ENOENT => self.ended = true,
+                // One bucket holds more than there is room for: same place, more room.
+                libc::ENOSPC if self.room < map.shape.max_entries => {
+                    self.room = self.room.saturating_mul(2).min(map.shape.max_entries);
+                    self.keys.resize(key_size * self.room as usize, 0);
+                    self.values.resize(value_size * self.room as usize, 0);
+                    continue;
+                }
+                errno => return Err(map.error(op, errno)),
+            }
+            self.started = true;
+            let count = count.min(self.room) as usize;
+            if count > 0 {
+                return Ok(Some((
+                    &self.keys[..count * key_size],
+                    &self.values[..count * value_size],
+                )));
+            }
+        }
+        Ok(None)
+    }
+}
+
 /// An owned handle of a map. Values are plain bytes, of a length that every call checks.
 #[derive(Debug)]
 pub struct Map {
@@ -311,6 +388,27 @@ impl Map {
         Ok(())
     }
 
+    /// Removes an entry and reads what it was into `value`; whether there was one. Minimum kernel
+    /// for hash tables: 5.14.
+    pub fn take(&self, key: &[u8], value: &mut [u8]) -> Result<bool, SysError> {
+        let op = "take an entry of";
+        self.sized(op, key.len(), value.len())?;
+        // SAFETY: the kernel reads key_size bytes at the key and writes value_bytes at the value;
+        // both lengths were just checked.
+        let result = unsafe {
+            libbpf_sys::bpf_map_lookup_and_delete_elem(
+                self.fd.as_raw_fd(),
+                key.as_ptr().cast(),
+                value.as_mut_ptr().cast(),
+            )
+        };
+        match result {
+            0 => Ok(true),
+            error if error == -libc::ENOENT => Ok(false),
+            error => Err(self.error(op, -error)),
+        }
+    }
+
     /// Reads all entries in batches of about `batch`; `each` gets whole keys and the values that
     /// go with them, and may break off. No entry that stays is missed or seen twice.
     pub fn batches(
@@ -318,59 +416,28 @@ impl Map {
         batch: u32,
         mut each: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<(), SysError> {
-        let op = "read";
+        let mut walk = self.walk(batch);
+        while let Some((keys, values)) = walk.next(self)? {
+            if each(keys, values).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// A walk over all entries in batches of about `batch`, to be gone step by step.
+    pub fn walk(&self, batch: u32) -> Walk {
         let (key_size, value_size) = (self.shape.key_size as usize, self.value_bytes());
-        let mut room = batch.clamp(1, self.shape.max_entries.max(1));
-        let mut keys = vec![0_u8; key_size * room as usize];
-        let mut values = vec![0_u8; value_size * room as usize];
-        // A hash table's place is a bucket number of four bytes, an array's is its key.
-        let mut token = vec![0_u8; key_size.max(4)];
-        let mut started = false;
-        let options = bpf_map_batch_opts {
-            sz: size::<bpf_map_batch_opts>(),
-            ..Default::default()
-        };
-        loop {
-            let mut count = room;
-            let place = token.as_mut_ptr().cast::<c_void>();
-            let from = if started { place } else { std::ptr::null_mut() };
-            // SAFETY: the kernel writes at most `count` keys and values, for which there is room,
-            // and a place of at most max(4, key_size) bytes; it reads the old place before it
-            // writes the new one.
-            let result = unsafe {
-                libbpf_sys::bpf_map_lookup_batch(
-                    self.fd.as_raw_fd(),
-                    from,
-                    place,
-                    keys.as_mut_ptr().cast(),
-                    values.as_mut_ptr().cast(),
-                    &mut count,
-                    &options,
-                )
-            };
-            let end = match -result {
-                0 => false,
-                libc::ENOENT => true,
-                // One bucket holds more than there is room for: same place, more room.
-                libc::ENOSPC if room < self.shape.max_entries => {
-                    room = room.saturating_mul(2).min(self.shape.max_entries);
-                    keys.resize(key_size * room as usize, 0);
-                    values.resize(value_size * room as usize, 0);
-                    continue;
-                }
-                errno => return Err(self.error(op, errno)),
-            };
-            let count = count.min(room) as usize;
-            if count > 0 {
-                let read = (&keys[..count * key_size], &values[..count * value_size]);
-                if each(read.0, read.1).is_break() {
-                    return Ok(());
-                }
-            }
-            if end {
-                return Ok(());
-            }
-            started = true;
+        let room = batch.clamp(1, self.shape.max_entries.max(1));
+        Walk {
+            map: self.id,
+            room,
+            keys: vec![0; key_size * room as usize],
+            values: vec![0; value_size * room as usize],
+            // A hash table's place is a bucket number of four bytes, an array's is its key.
+            place: vec![0; key_size.max(4)],
+            started: false,
+            ended: false,
         }
     }
 

@@ -104,6 +104,7 @@ impl Options<'_> {
             rights: &[Capability::Bpf, Capability::NetAdmin],
             entries: self.entries,
             reuse: self.reuse,
+            only: None,
             verifier_report: self.verifier_report,
         }
     }

@@ -41,6 +41,9 @@ mod skeletons {
     pub(super) mod key {
         include!(concat!(env!("OUT_DIR"), "/key.skel.rs"));
     }
+    pub(super) mod sweep {
+        include!(concat!(env!("OUT_DIR"), "/sweep.skel.rs"));
+    }
 }
 
 /// An object of routines.
@@ -55,6 +58,9 @@ pub enum Source {
     /// tries one. Minimum kernel: 6.11.
     #[cfg(guideway_keys)]
     Key,
+    /// `gw_sweep_flows` and `gw_sweep_cids`: one pass over a table of flow state. `gw_sweep_count`:
+    /// counts what user space has deleted. `gw_sweep_level`: sets admission levels.
+    Sweep,
 }
 
 impl Source {
@@ -64,6 +70,7 @@ impl Source {
             Self::Occupancy => "gw_occupancy",
             #[cfg(guideway_keys)]
             Self::Key => "gw_key",
+            Self::Sweep => "gw_sweep",
         }
     }
 }
@@ -76,6 +83,8 @@ pub struct Options<'a> {
     pub entries: &'a [(&'a str, u32)],
     /// Maps to use instead of new ones; each must have the shape of the map with its name.
     pub reuse: &'a [Map],
+    /// Names of the routines to load, all if none.
+    pub only: Option<&'a [&'a str]>,
     /// Have the verifier summarise its work in [`Routines::verifier_report`].
     pub verifier_report: bool,
 }
@@ -111,6 +120,10 @@ macro_rules! with_builder {
                 let $builder = skeletons::key::KeySkelBuilder::default();
                 $do
             }
+            Source::Sweep => {
+                let $builder = skeletons::sweep::SweepSkelBuilder::default();
+                $do
+            }
         }
     };
 }
@@ -122,6 +135,7 @@ impl Options<'_> {
             rights: &[Capability::Bpf],
             entries: self.entries,
             reuse: self.reuse,
+            only: self.only,
             verifier_report: self.verifier_report,
         }
     }

@@ -203,6 +203,15 @@ impl<K: Pod, V: Pod> Hash<K, V> {
         self.map.delete(bytes_of(key))
     }
 
+    /// Removes an entry and gives what it was.
+    pub fn take(&self, key: &K) -> Result<Option<V>, SysError> {
+        let mut value = V::zeroed();
+        let found = self
+            .map
+            .take(bytes_of(key), bytemuck::bytes_of_mut(&mut value))?;
+        Ok(found.then_some(value))
+    }
+
     /// Calls `each` with every entry until it breaks off; entries that stay are seen once.
     pub fn for_each(
         &self,

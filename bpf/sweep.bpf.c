@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Collects flow state: one pass over a table, called by user space, which makes the rules and holds
+ * the lock. Packets use the entries meanwhile, so an idle entry is forgotten in two passes: the
+ * first marks it as expiring, which a packet undoes by a compare-and-exchange; the second claims it
+ * by one of its own and deletes it. A packet that finds an entry claimed says so in its state, and
+ * the entry is put back. An entry that no packet needs is deleted at once.
+ *
+ * A pass sees every entry that is there from its beginning to its end, once: nobody else deletes,
+ * and inserts go to the front of a bucket.
+ */
+#include "lib/hash.h"
+#include "maps/affinity.h"
+#include "maps/generation.h"
+#include "maps/stats.h"
+#include "maps/sweep.h"
+
+/* How often it is tried to put an entry back while its bucket is locked. */
+#define GW_SWEEP_TRIES 4
+
+enum {
+	GW_SWEEP_E2BIG = 7,
+	GW_SWEEP_EEXIST = 17,
+};
+
+struct gw_pass {
+	struct gw_sweep *ctx;
+	void *cells; /* the generation */
+};
+
+/* An entry as it was judged. */
+struct gw_judged {
+	union {
+		__u64 bind;
+		struct {
+			__u16 tag;
+			__u16 row;
+			__u32 incarnation;
+		};
+	};
+	__u64 silent_ns;
+	__u32 state;
+	__u32 hash;
+};
+
+static __always_inline const void *gw_cell(const struct gw_pass *pass, __u32 index)
+{
+	return bpf_map_lookup_elem(pass->cells, &index);
+}
+
+static __always_inline struct gw_judged gw_judge(const struct gw_binding *value, __u64 now_ns)
+{
+	__u64 seen_ns = *(const volatile __u64 *)&value->seen_ns;
+
+	return (struct gw_judged){
+		.bind = *(const volatile __u64 *)value,
+		/* A packet may have come since the time of the pass. */
+		.silent_ns = now_ns > seen_ns ? now_ns - seen_ns : 0,
+		.state = *(const volatile __u32 *)&value->state,
+		.hash = *(const volatile __u32 *)&value->hash,
+	};
+}
+
+/* Gives the entry a phase if its state is still the one read; whether it was. */
+static __always_inline bool gw_set_phase(struct gw_binding *value, __u32 state, __u32 phase)
+{
+	__u32 next = (state & ~GW_BINDING_PHASE) | phase;
+
+	return __sync_val_compare_and_swap(&value->state, state, next) == state;
+}
+
+static __always_inline bool gw_backend_gone(const struct gw_pass *pass,
+					    const struct gw_service *service,
+					    const struct gw_judged *entry)
+{
+	const struct gw_backend *rows;
+
+	if (entry->row >= service->backends)
+		return true;
+	rows = gw_cell(pass, service->backends_at + entry->row / GW_CELL_BACKENDS);
+	if (!rows)
+		return true;
+	rows += entry->row % GW_CELL_BACKENDS;
+	return rows->state == GW_BACKEND_MISSING || rows->incarnation != entry->incarnation;
+}
+
+static __always_inline void gw_count_for(const struct gw_service *service, __u32 counter)
+{
+	struct gw_service_stats *stats = bpf_map_lookup_elem(&gw_ql_stats, &service->stats);
+
+	if (stats)
+		stats->counters[counter]++;
+}
+
+/* Deletes an entry; one in a bucket that is locked stays for the next pass. */
+static __always_inline bool gw_delete(void *map, const void *key,
+				      const struct gw_service *service,
+				      struct gw_sweep_counts *counts, __u32 reason)
+{
+	if (bpf_map_delete_elem(map, key))
+		return false;
+	counts->deleted[reason]++;
+	if (service)
+		gw_count_for(service, GW_COUNTER_DELETED_IDLE + reason);
+	return true;
+}
+
+/* Puts an entry back that was deleted under a packet. */
+static __always_inline void gw_resurrect(void *map, const void *key,
+					 const struct gw_binding *value,
+					 const struct gw_service *service,
+					 struct gw_sweep_counts *counts)
+{
+	long error = bpf_map_update_elem(map, key, value, BPF_NOEXIST);
+
+#pragma unroll
+	for (int i = 1; i < GW_SWEEP_TRIES; i++) {
+		if (!error || error == -GW_SWEEP_EEXIST || error == -GW_SWEEP_E2BIG)
+			break;
+		error = bpf_map_update_elem(map, key, value, BPF_NOEXIST);
+	}
+	if (!error) {
+		counts->resurrected++;
+		counts->entries++;
+		gw_count_for(service, GW_COUNTER_RESURRECTED);
+	} else if (error != -GW_SWEEP_EEXIST) { /* else the packet did it itself */
+		counts->lost++;
+	}
+}
+
+/*
+ * Deletes an entry that packets may be using. Its key is in the caller's memory: the element's own
+ * may be somebody else's as soon as it is deleted. Whether it is gone.
+ */
+static __always_inline bool gw_forget(void *map, const void *key, struct gw_binding *value,
+				      const struct gw_judged *entry, __u64 now_ns,
+				      const struct gw_service *service,
+				      struct gw_sweep_counts *counts, __u32 reason)
+{
+	__u32 phase = entry->state & GW_BINDING_PHASE;
+	struct gw_judged after;
+	struct gw_binding copy;
+
+	/* Dead already: the pass before could not delete it. */
+	if (phase != GW_BINDING_DEAD && !gw_set_phase(value, entry->state, GW_BINDING_DEAD))
+		return false;
+	if (!gw_delete(map, key, service, counts, reason))
+		return false;
+	/* What a packet wrote after the claim counts, if the element is still this entry's. */
+	after = gw_judge(value, now_ns);
+	if (after.tag != entry->tag || after.hash != entry->hash)
+		return true;
+	if ((after.state & GW_BINDING_PHASE) != GW_BINDING_TOUCHED && after.bind == entry->bind)
+		return true;
+	copy = (struct gw_binding){
+		.tag = after.tag,
+		.row = after.row,
+		.incarnation = after.incarnation,
+		.seen_ns = now_ns,
+		.state = after.state & ~GW_BINDING_PHASE,
+		.hash = after.hash,
+	};
+	gw_resurrect(map, key, &copy, service, counts);
+	return true;
+}
+
+/*
+ * One step of a doomed entry towards its end, or of another one back to life. Whether it is still
+ * there.
+ */
+static __always_inline bool gw_step(void *map, const void *key, struct gw_binding *value,
+				    const struct gw_judged *entry, bool doomed, __u64 now_ns,
+				    const struct gw_service *service,
+				    struct gw_sweep_counts *counts, __u32 reason)
+{
+	__u32 phase = entry->state & GW_BINDING_PHASE;
+
+	if (phase == GW_BINDING_TOUCHED) {
+		/* Claimed by the pass before, which could not delete it, and used since. */
+		value->seen_ns = now_ns;
+		gw_set_phase(value, entry->state, GW_BINDING_LIVE);
+	} else if (!doomed) {
+		if (phase != GW_BINDING_LIVE)
+			gw_set_phase(value, entry->state, GW_BINDING_LIVE);
+	} else if (phase == GW_BINDING_LIVE) {
+		if (gw_set_phase(value, entry->state, GW_BINDING_EXPIRING))
+			counts->expiring++;
+	} else {
+		return !gw_forget(map, key, value, entry, now_ns, service, counts, reason);
+	}
+	return true;
+}
+
+static long gw_sweep_one_flow(void *map, const struct gw_flow_key *at, struct gw_binding *value,
+			      const struct gw_pass *pass)
+{
+	struct gw_flow_key key = *at;
+	__u64 now_ns = pass->ctx->now_ns;
+	struct gw_judged entry = gw_judge(value, now_ns);
+	struct gw_sweep_service *rules = bpf_map_lookup_elem(&gw_ql_rules, &key.service);
+	__u32 ports, slot, cell, bit, reason;
+	const struct gw_service *service;
+	const struct gw_slot *word;
+	bool gone, differs, silent;
+	__u64 h64, *differing;
+
+	if (!rules) {
+		gw_delete(&gw_ql_flow, &key, NULL, &pass->ctx->strangers, GW_SWEEP_REDUNDANT);
+		return 0;
+	}
+	service = gw_cell(pass, rules->service_at);
+	if (!service)
+		return 1;
+	ports = gw_le16(key.client_port) | (__u32)gw_le16(key.vip_port) << 16;
+	h64 = gw_flow_hash_of(service, ports, (const __u32 *)key.address);
+	if ((__u16)h64 == entry.tag && service->flags & GW_SERVICE_HASH_SOURCE)
+		h64 = (h64 & 0xffff) |
+		      (gw_flow_hash_of(service, 0, (const __u32 *)key.address) & ~0xffffULL);
+	slot = (__u64)(__u32)(h64 >> 32) * service->slots >> 32;
+	cell = service->slots_at + slot / GW_CELL_SLOTS;
+	bit = slot % GW_CELL_SLOTS;
+	word = gw_cell(pass, cell);
+	if (!word)
+		return 1;
+	word += bit;
+	differs = word->owner != entry.row;
+	/* No packet finds an entry of another hash seed, or needs one that says what the table says. */
+	if ((__u16)h64 != entry.tag || h64 >> 32 != entry.hash ||
+	    (!differs && word->base >= GW_SLOT_HELD &&
+	     !(service->flags & GW_SERVICE_TRACK_ALL))) {
+		if (!gw_delete(&gw_ql_flow, &key, service, &rules->flows, GW_SWEEP_REDUNDANT))
+			rules->flows.entries++;
+		return 0;
+	}
+	gone = gw_backend_gone(pass, service, &entry);
+	silent = entry.silent_ns > rules->flow_idle_ns;
+	reason = gone ? GW_SWEEP_BACKEND_GONE : GW_SWEEP_IDLE;
+	if (!gone && !silent && entry.state & (GW_BINDING_FIN | GW_BINDING_RST)) {
+		silent = entry.silent_ns > rules->closed_ns;
+		reason = GW_SWEEP_CLOSED;
+	}
+	if (!gw_step(&gw_ql_flow, &key, value, &entry, gone || silent, now_ns, service,
+		     &rules->flows, reason))
+		return 0;
+	rules->flows.entries++;
+	if (!differs)
+		return 0;
+	if (!gone && !silent)
+		rules->flows.differing++;
+	differing = bpf_map_lookup_elem(&gw_ql_differ, &cell);
+	if (differing)
+		*differing |= 1ULL << bit;
+	return 0;
+}
+
+static long gw_sweep_one_cid(void *map, const struct gw_cid_key *at, struct gw_binding *value,
+			     const struct gw_pass *pass)
+{
+	struct gw_cid_key key = *at;
+	__u64 now_ns = pass->ctx->now_ns;
+	struct gw_judged entry = gw_judge(value, now_ns);
+	struct gw_sweep_service *rules = bpf_map_lookup_elem(&gw_ql_rules, &key.service);
+	__u32 origin = entry.state & GW_BINDING_ORIGIN;
+	const struct gw_service *service;
+	const struct gw_slot *word;
+	bool silent = false;
+	__u32 slot, reason;
+
+	if (!rules) {
+		gw_delete(&gw_ql_cid, &key, NULL, &pass->ctx->strangers, GW_SWEEP_REDUNDANT);
+		return 0;
+	}
+	service = gw_cell(pass, rules->service_at);
+	if (!service)
+		return 1;
+	if (origin == GW_BINDING_REGISTERED)
+		/* Not the time of a packet, but the end of its time to live. */
+		silent = value->seen_ns && value->seen_ns < now_ns;
+	/* What packets do to such an entry changes nothing about it. */
+	reason = (__u16)gw_cid_hash(&key, pass->ctx->cid_seed) != entry.tag ? GW_SWEEP_REDUNDANT :
+		 gw_backend_gone(pass, service, &entry)			   ? GW_SWEEP_BACKEND_GONE :
+		 silent							   ? GW_SWEEP_IDLE :
+									     GW_SWEEP_REASONS;
+	if (reason < GW_SWEEP_REASONS) {
+		if (!gw_delete(&gw_ql_cid, &key, service, &rules->cids, reason))
+			rules->cids.entries++;
+		return 0;
+	}
+	if (origin != GW_BINDING_REGISTERED) {
+		silent = entry.silent_ns > rules->cid_idle_ns;
+		if (!gw_step(&gw_ql_cid, &key, value, &entry, silent, now_ns, service,
+			     &rules->cids, GW_SWEEP_IDLE))
+			return 0;
+	}
+	rules->cids.entries++;
+	if (origin == GW_BINDING_REGISTERED) {
+		rules->cids.registered++;
+	} else if (origin == GW_BINDING_IMPORTED) {
+		rules->cids.imported++;
+	} else if (!silent) {
+		slot = (__u64)entry.hash * service->slots >> 32;
+		word = gw_cell(pass, service->slots_at + slot / GW_CELL_SLOTS);
+		if (word && word[slot % GW_CELL_SLOTS].owner != entry.row)
+			rules->cids.differing++;
+	}
+	return 0;
+}
+
+/* Takes the generation that the rules are for. */
+static __always_inline int gw_take_generation(struct gw_pass *pass)
+{
+	const struct gw_generation *generation;
+	__u32 zero = 0;
+
+	pass->cells = bpf_map_lookup_elem(&gw_ql_gen, &zero);
+	if (!pass->cells)
+		return GW_SWEEP_OTHER_GENERATION;
+	generation = gw_cell(pass, 0);
+	if (!generation || generation->number != pass->ctx->generation)
+		return GW_SWEEP_OTHER_GENERATION;
+	return GW_SWEEP_DONE;
+}
+
+SEC("syscall")
+int gw_sweep_flows(struct gw_sweep *ctx)
+{
+	struct gw_pass pass = {.ctx = ctx};
+	int result = gw_take_generation(&pass);
+
+	if (result != GW_SWEEP_DONE)
+		return result;
+	return bpf_for_each_map_elem(&gw_ql_flow, gw_sweep_one_flow, &pass, 0) < 0 ?
+		       GW_SWEEP_FAILED :
+		       GW_SWEEP_DONE;
+}
+
+SEC("syscall")
+int gw_sweep_cids(struct gw_sweep *ctx)
+{
+	struct gw_pass pass = {.ctx = ctx};
+	int result = gw_take_generation(&pass);
+
+	if (result != GW_SWEEP_DONE)
+		return result;
+	return bpf_for_each_map_elem(&gw_ql_cid, gw_sweep_one_cid, &pass, 0) < 0 ?
+		       GW_SWEEP_FAILED :
+		       GW_SWEEP_DONE;
+}
+
+/*
+ * Sets levels. User space could write the whole value alone, and with it undo what the program
+ * noted there a moment ago.
+ */
+SEC("syscall")
+int gw_sweep_level(struct gw_sweep_levels *ctx)
+{
+	__u32 index = ctx->stats; /* a context is no place for a key */
+	struct gw_admission *admission = bpf_map_lookup_elem(&gw_ql_level, &index);
+
+	if (!admission)
+		return GW_SWEEP_FAILED;
+	__sync_val_compare_and_swap(&admission->flows, ctx->flows_from, ctx->flows_to);
+	__sync_val_compare_and_swap(&admission->cids, ctx->cids_from, ctx->cids_to);
+	return GW_SWEEP_DONE;
+}
+
+/* Counts what user space has deleted, which cannot add to counters that programs use. */
+SEC("syscall")
+int gw_sweep_count(struct gw_sweep_account *ctx)
+{
+	__u32 index = ctx->stats;
+	struct gw_service_stats *stats = bpf_map_lookup_elem(&gw_ql_stats, &index);
+
+	if (!stats)
+		return GW_SWEEP_FAILED;
+	stats->counters[GW_COUNTER_DELETED_IDLE] += ctx->deleted[GW_SWEEP_IDLE];
+	stats->counters[GW_COUNTER_DELETED_CLOSED] += ctx->deleted[GW_SWEEP_CLOSED];
+	stats->counters[GW_COUNTER_DELETED_BACKEND_GONE] += ctx->deleted[GW_SWEEP_BACKEND_GONE];
+	stats->counters[GW_COUNTER_DELETED_REDUNDANT] += ctx->deleted[GW_SWEEP_REDUNDANT];
+	stats->counters[GW_COUNTER_RESURRECTED] += ctx->resurrected;
+	return GW_SWEEP_DONE;
+}
+
+char _license[] SEC("license") = "Dual BSD/GPL";
