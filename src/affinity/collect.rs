@@ -78,7 +78,6 @@ const CLOSED: Duration = Duration::from_secs(240);
 
 /// For how long entries of a service may be silent, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub struct Patience {
     /// Flows.
     pub flow_ns: u64,
@@ -115,6 +114,11 @@ pub struct Verdict {
 }
 
 impl Verdict {
+    /// Of an entry whose service is gone.
+    pub fn nobodys() -> Self {
+        Self::at_once(Reason::Redundant)
+    }
+
     fn at_once(reason: Reason) -> Self {
         Self {
             doomed: Some(reason),

@@ -314,6 +314,11 @@ impl SlotSet {
         self.0[at] |= 1 << (slot % 64);
     }
 
+    /// How many slots are in it.
+    pub fn count(&self) -> u32 {
+        self.0.iter().map(|word| word.count_ones()).sum()
+    }
+
     /// Whether a slot is in it.
     pub fn contains(&self, slot: u32) -> bool {
         let word = self.0.get((slot / 64) as usize);

@@ -121,6 +121,21 @@ impl Generation {
         self.map.freeze()
     }
 
+    /// Number of cells in use.
+    pub fn cells(&self) -> u32 {
+        self.cells
+    }
+
+    /// The bytes of one cell.
+    pub fn cell(&self, index: u32) -> Result<[u8; CELL_BYTES], SysError> {
+        let mut cell = [0; CELL_BYTES];
+        if !self.map.lookup(bytes_of(&index), &mut cell)? {
+            let name = &self.map.shape().name;
+            return Err(SysError::new("read a cell of", name, libc::ENOENT));
+        }
+        Ok(cell)
+    }
+
     /// The bytes of all cells in use; of an opened generation, those that its header counts.
     pub fn read(&self) -> Result<Vec<u8>, SysError> {
         let wanted = self.cells as usize * CELL_BYTES;

@@ -89,6 +89,40 @@ impl<V: Pod> Array<V> {
     }
 }
 
+impl<V: Pod> Array<V> {
+    /// The first `count` values, or all if there are fewer.
+    pub fn first(&self, count: u32) -> Result<Vec<V>, SysError> {
+        let wanted = count.min(self.map.shape().max_entries) as usize;
+        let mut values: Vec<V> = Vec::with_capacity(wanted);
+        let batch = count.clamp(1, BATCH);
+        self.map.batches(batch, |_, read| {
+            values.extend(
+                read.chunks_exact(size_of::<V>())
+                    .map(pod_read_unaligned::<V>),
+            );
+            if values.len() < wanted {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            }
+        })?;
+        values.truncate(wanted);
+        Ok(values)
+    }
+
+    /// Sets the first `count` values to zero.
+    pub fn clear(&self, count: u32) -> Result<(), SysError> {
+        let end = count.min(self.map.shape().max_entries);
+        let zeros = vec![V::zeroed(); end.min(BATCH) as usize];
+        for first in (0..end).step_by(BATCH as usize) {
+            let keys: Vec<u32> = (first..end.min(first + BATCH)).collect();
+            let values = bytemuck::cast_slice(&zeros[..keys.len()]);
+            self.map.update_batch(bytemuck::cast_slice(&keys), values)?;
+        }
+        Ok(())
+    }
+}
+
 /// An array with a value of each possible CPU in every entry.
 #[derive(Debug)]
 pub struct PerCpuArray<V> {

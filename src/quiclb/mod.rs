@@ -25,6 +25,7 @@ mod apply;
 mod attachment;
 mod bindings;
 mod contexts;
+pub mod collector;
 mod detach;
 mod diff;
 mod doctor;
@@ -53,6 +54,8 @@ pub use bindings::{
     RegisterError, Registration, UseBindingsError,
 };
 pub use contexts::decryption;
+pub use bindings::{read_affinity, ReadError};
+pub use collector::{Collector, CollectorOptions};
 pub use detach::{detach, DetachSchema, Detached, LeftBehind};
 pub use diff::{DiffSchema, MemberChange, Op, SpecDiff};
 pub use doctor::{Diagnosis, DoctorCheck, DoctorSchema};

@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Sweeping: which entries go, which stay, and that a pass sees each once.
+
+mod churn;
+mod machine;
+#[path = "../common/netns.rs"]
+mod netns;
+mod reasons;
+mod touch;
