@@ -146,11 +146,15 @@ static __always_inline bool gw_forget(void *map, const void *key, struct gw_bind
 		return false;
 	if (!gw_delete(map, key, service, counts, reason))
 		return false;
-	/* What a packet wrote after the claim counts, if the element is still this entry's. */
+	/*
+	 * What a packet wrote after the claim counts. If the element is somebody else's already, nobody
+	 * can tell whether one did, and it is taken for granted.
+	 */
 	after = gw_judge(value, now_ns);
 	if (after.tag != entry->tag || after.hash != entry->hash)
-		return true;
-	if ((after.state & GW_BINDING_PHASE) != GW_BINDING_TOUCHED && after.bind == entry->bind)
+		after = *entry;
+	else if ((after.state & GW_BINDING_PHASE) != GW_BINDING_TOUCHED &&
+		 after.bind == entry->bind)
 		return true;
 	copy = (struct gw_binding){
 		.tag = after.tag,

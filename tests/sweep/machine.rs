@@ -45,7 +45,8 @@ pub(crate) struct Machine {
     pub(crate) sweep_cids: Routine,
     pub(crate) level: Routine,
     pub(crate) count: Routine,
-    pub(crate) occupancy: Option<Routine>,
+    pub(crate) flow_idle_ns: u64,
+    occupancy: Option<Routine>,
     rules: Hash<u32, abi::SweepService>,
     differ: Array<u64>,
     stats: PerCpuArray<abi::ServiceStats>,
@@ -77,6 +78,7 @@ impl Machine {
             sweep_cids: loaded.take("gw_sweep_cids").expect("a routine"),
             level: loaded.take("gw_sweep_level").expect("a routine"),
             count: loaded.take("gw_sweep_count").expect("a routine"),
+            flow_idle_ns: FLOW_IDLE,
             occupancy: None,
             services: services.to_vec(),
             slots_at: Vec::new(),
@@ -188,7 +190,7 @@ impl Machine {
         for (index, service) in self.services.iter().enumerate() {
             let rules = abi::SweepService {
                 service_at: 1 + index as u32,
-                flow_idle_ns: FLOW_IDLE,
+                flow_idle_ns: self.flow_idle_ns,
                 closed_ns: CLOSED,
                 cid_idle_ns: CID_IDLE,
                 ..Zeroable::zeroed()

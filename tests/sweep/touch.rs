@@ -1,2 +1,268 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Passes over a table in use.
+//! Flows in use while somebody sweeps.
+
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use bytemuck::Zeroable;
+use guideway::abi;
+use guideway::kernel::clock::monotonic_ns;
+use guideway::kernel::map::Map;
+use libbpf_rs::{MapCore, MapFlags, MapHandle, ObjectBuilder};
+
+use crate::machine::*;
+use crate::netns::isolated;
+
+/// What tests/bpf/touch.bpf.c takes and tells.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct Touch {
+    pub(crate) random: u64,
+    pub(crate) first: u32,
+    pub(crate) flows: u32,
+    pub(crate) times: u32,
+    pub(crate) in_order: u32,
+    pub(crate) hunt: u32,
+    pub(crate) zero: u32,
+    pub(crate) idle_ns: u64,
+    pub(crate) hits: u64,
+    pub(crate) revived: u64,
+    pub(crate) dead: u64,
+    pub(crate) inserted: u64,
+    pub(crate) lost: u64,
+    pub(crate) refused: u64,
+}
+
+/// A flow as tests/bpf/touch.bpf.c has it.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+struct TouchFlow {
+    key: abi::FlowKey,
+    entry: abi::Binding,
+    touched_ns: u64,
+}
+
+// SAFETY: `repr(C)`, integers only, and no padding: 8, 24 and 56 bytes.
+unsafe impl Zeroable for Touch {}
+// SAFETY: as above.
+unsafe impl bytemuck::Pod for Touch {}
+
+// SAFETY: `repr(C)`, integers only, and no padding: 24, 24 and 8 bytes.
+unsafe impl Zeroable for TouchFlow {}
+// SAFETY: as above.
+unsafe impl bytemuck::Pod for TouchFlow {}
+
+/// The program that touches flows.
+pub(crate) struct Toucher {
+    program: OwnedFd,
+    flows: MapHandle,
+    state: MapHandle,
+}
+
+impl Toucher {
+    /// Around a table of flows, for `flows` of them.
+    pub(crate) fn new(table: &Map, flows: u32) -> Self {
+        let bytes = include_bytes!(concat!(env!("OUT_DIR"), "/touch.bpf.o"));
+        let mut open = ObjectBuilder::default()
+            .open_memory(bytes)
+            .expect("the object opens");
+        for mut map in open.maps_mut() {
+            match map.name().to_str() {
+                Some("gw_ql_flow") => map.reuse_fd(table.as_fd()).expect("the table"),
+                Some("touch_flows") => map.set_max_entries(flows).expect("a size"),
+                _ => {}
+            }
+        }
+        let object = open.load().expect("the program loads");
+        let map = |name: &str| {
+            let mut maps = object.maps();
+            let map = maps.find(|map| map.name() == name).expect("a map");
+            MapHandle::try_from(&map).expect("a handle")
+        };
+        let program = object.progs().next().expect("a program");
+        Self {
+            program: program.as_fd().try_clone_to_owned().expect("a handle"),
+            flows: map("touch_flows"),
+            state: map("touch_state"),
+        }
+    }
+
+    /// Says which flows the next ones from `first` on are.
+    pub(crate) fn set(&self, first: u32, flows: &[(abi::FlowKey, abi::Binding)]) {
+        for (chunk, first) in flows.chunks(4096).zip((first..).step_by(4096)) {
+            let keys: Vec<u32> = (first..first + chunk.len() as u32).collect();
+            let values: Vec<TouchFlow> = chunk
+                .iter()
+                .map(|&(key, entry)| TouchFlow {
+                    key,
+                    entry,
+                    touched_ns: 0,
+                })
+                .collect();
+            let (count, values) = (keys.len() as u32, bytemuck::cast_slice(&values));
+            self.flows
+                .update_batch(
+                    bytemuck::cast_slice(&keys),
+                    values,
+                    count,
+                    MapFlags::ANY,
+                    MapFlags::ANY,
+                )
+                .expect("flows");
+        }
+    }
+
+    pub(crate) fn touch(&self, touch: &mut Touch) {
+        let zero = 0_u32.to_ne_bytes();
+        self.state
+            .update(&zero, bytemuck::bytes_of(touch), MapFlags::ANY)
+            .expect("the state");
+        let mut options = libbpf_sys::bpf_test_run_opts {
+            sz: size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t,
+            ..Default::default()
+        };
+        // SAFETY: no memory is passed.
+        let result =
+            unsafe { libbpf_sys::bpf_prog_test_run_opts(self.program.as_raw_fd(), &mut options) };
+        assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
+        let state = self.state.lookup(&zero, MapFlags::ANY).expect("the state");
+        *touch = bytemuck::pod_read_unaligned(&state.expect("the state"));
+    }
+}
+
+/// Flows of a service with the entries they get.
+pub(crate) fn flows(service: &Service, count: u32) -> Vec<(abi::FlowKey, abi::Binding)> {
+    (0..count)
+        .map(|number| {
+            let flow = Flow::new(service, number);
+            let mut entry = flow.entry(0, service.rows[0], 0, 0);
+            entry.seen_ns = 0;
+            (flow.key, entry)
+        })
+        .collect()
+}
+
+/// A service that remembers all flows.
+pub(crate) fn service(id: u32) -> Service {
+    Service {
+        id,
+        all: true,
+        source: false,
+        slots: vec![(0, PLAIN); 251],
+        rows: vec![11],
+    }
+}
+
+/// Stays on one of the processors that this process may use.
+pub(crate) fn pin(number: usize) {
+    static CPUS: OnceLock<Vec<usize>> = OnceLock::new();
+    let this = nix::unistd::Pid::from_raw(0);
+    // Asked before any thread is pinned.
+    let cpus = CPUS.get_or_init(|| {
+        let allowed = nix::sched::sched_getaffinity(this).expect("ours");
+        (0..nix::sched::CpuSet::count())
+            .filter(|&cpu| allowed.is_set(cpu).unwrap_or(false))
+            .collect()
+    });
+    let mut set = nix::sched::CpuSet::new();
+    set.set(cpus[number % cpus.len()]).expect("a processor");
+    nix::sched::sched_setaffinity(this, &set).expect("ours to use");
+}
+
+/// Sweeps on one processor while flows are touched on another, and gives what both saw. A flow is
+/// remembered for so short a time that many are forgotten all along.
+fn race(mut touch: Touch, time: Duration, pause: Duration) -> (Touch, abi::SweepCounts) {
+    let service = service(0x77);
+    let mut machine = Machine::new(&[service.clone()], touch.flows + touch.flows / 4);
+    machine.flow_idle_ns = touch.idle_ns;
+    let toucher = Toucher::new(machine.flows.map(), touch.flows);
+    toucher.set(0, &flows(&service, touch.flows));
+    let end = AtomicBool::new(false);
+    let mut counts = abi::SweepCounts::zeroed();
+    std::thread::scope(|scope| {
+        let touching = scope.spawn(|| {
+            pin(0);
+            while !end.load(Ordering::Relaxed) {
+                toucher.touch(&mut touch);
+            }
+        });
+        pin(1);
+        let started = Instant::now();
+        while started.elapsed() < time {
+            let found = machine.sweep(monotonic_ns()).services[0].flows;
+            for (sum, deleted) in counts.deleted.iter_mut().zip(found.deleted) {
+                *sum += deleted;
+            }
+            counts.resurrected += found.resurrected;
+            counts.lost += found.lost;
+            std::thread::sleep(pause);
+        }
+        end.store(true, Ordering::Relaxed);
+        touching.join().expect("the toucher");
+    });
+    println!("{touch:?}\n{counts:?}");
+    let counted = machine.counter(0, abi::Counter::GW_COUNTER_RESURRECTED);
+    assert_eq!(counts.resurrected, counted);
+    (touch, counts)
+}
+
+#[test]
+fn no_flow_in_use_is_ever_deleted() {
+    isolated("sweep::race", || {
+        let long = std::env::var_os("GW_LONG").is_some();
+        let race = |flows: u32, seconds: u64, idle_ms: u64| {
+            let touch = Touch {
+                random: 0x1234_5678,
+                flows,
+                times: 200_000,
+                idle_ns: idle_ms * 1_000_000,
+                ..Touch::default()
+            };
+            let pause = Duration::from_millis(idle_ms / 10);
+            let (touch, counts) = race(touch, Duration::from_secs(seconds), pause);
+            assert_eq!((touch.lost, counts.lost, touch.refused), (0, 0, 0));
+            // Otherwise nothing was tried.
+            assert!(counts.deleted[0] > 1000 && touch.revived > 100);
+        };
+        race(65_536, if long { 600 } else { 4 }, 200);
+        if long {
+            race(1_048_576, 600, 4000);
+        }
+    });
+}
+
+#[test]
+fn a_flow_whose_packet_comes_while_it_is_deleted_is_put_back() {
+    isolated("sweep::hunt", || {
+        let hunt = |hunt: u32| {
+            let touch = Touch {
+                flows: 64,
+                times: 20_000,
+                hunt,
+                idle_ns: 100_000_000,
+                ..Touch::default()
+            };
+            // Both processors have to be at it at the same moment, which others may keep busy.
+            let races =
+                (0..10).map(|_| race(touch, Duration::from_secs(2), Duration::from_micros(100)));
+            let races = races.scan(0, |dead, (touch, counts)| {
+                let enough = *dead > 20;
+                *dead += touch.dead;
+                (!enough).then_some((touch.dead, touch.lost, counts.lost))
+            });
+            races.fold((0, 0, 0), |sum, race| {
+                (sum.0 + race.0, sum.1 + race.1, sum.2 + race.2)
+            })
+        };
+        for as_specified in [1, 2] {
+            let (dead, lost, no_room) = hunt(as_specified);
+            assert_eq!((lost, no_room), (0, 0));
+            assert!(dead > 20, "{dead} came at that moment");
+        }
+        // A packet that does not care loses its flow, and that is seen.
+        let (dead, lost, _) = hunt(3);
+        assert!(lost > 0, "none of {dead}");
+    });
+}
