@@ -35,6 +35,7 @@ fn a_routine_works_on_the_maps_it_was_given() {
             entries: &ENTRIES,
             reuse: &reuse,
             verifier_report: true,
+            ..Options::default()
         };
         let mut loaded = options.load(Source::Occupancy).expect("load");
         assert!(loaded.verifier_report().contains("processed"));

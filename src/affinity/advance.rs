@@ -122,6 +122,12 @@ fn is_due(opened_ns: u64, change: &SlotChange<'_>) -> bool {
     over(opened_ns) && change.refused_ns.is_none_or(over)
 }
 
+/// When a window counts as opened that opened then: the time on a grid, never earlier.
+pub(crate) fn rounded(opened_ns: u64, window_ns: u64) -> u64 {
+    let grid = (window_ns / GRID).max(1);
+    opened_ns.div_ceil(grid).saturating_mul(grid)
+}
+
 /// Openings with their times, each once.
 struct Openings {
     /// Where each of the former ones is among them.
@@ -134,15 +140,9 @@ impl Openings {
     /// late lengthens a window, which costs memory; one too early would lose flows.
     fn settle(openings: &[OpenedNs], change: &SlotChange<'_>) -> Self {
         let returned = change.returned_ns.unwrap_or(change.now_ns);
-        let grid = (change.window_ns / GRID).max(1);
         let settled: Vec<u64> = openings
             .iter()
-            .map(|opened| {
-                opened
-                    .unwrap_or(returned)
-                    .div_ceil(grid)
-                    .saturating_mul(grid)
-            })
+            .map(|opened| rounded(opened.unwrap_or(returned), change.window_ns))
             .collect();
         let times: BTreeSet<u64> = settled.iter().copied().collect();
         // One place is left for the openings of this publication.

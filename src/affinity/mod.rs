@@ -18,6 +18,7 @@ pub mod rules;
 mod slots;
 pub mod state;
 
+pub(crate) use advance::rounded;
 pub use advance::{advance, SlotChange};
 pub use binding::{cid_tag, Binding, CidKey, Origin, Phase};
 pub use contract::ContractError;

@@ -6,8 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::document::Base;
 use super::record::{Record, RecordError, ServiceRecord};
 use super::transition::window_ns;
+use super::transition::closes_ns;
 use crate::abi::Meta;
-use crate::affinity::SlotSet;
+use crate::affinity::{Mark, MarkCount, SlotSet};
 use crate::id::ServiceId;
 use crate::service::{Service, Spec};
 
@@ -157,6 +158,67 @@ impl Live {
             self.flow_state.service_mut(id).sweep = Some(found);
         }
         self
+    }
+
+    /// How many slots of a service are marked.
+    pub fn marks(&self, service: ServiceId) -> MarkCount {
+        let mut count = MarkCount::default();
+        for mark in self.marks_of(service.get()) {
+            match mark.open {
+                Some(_) => count.open += 1,
+                None => count.held += 1,
+            }
+        }
+        count
+    }
+
+    /// How many slots of all services are marked.
+    pub fn all_marks(&self) -> MarkCount {
+        let services = self.spec.services().iter();
+        services
+            .map(|service| self.marks(service.id))
+            .fold(MarkCount::default(), |sum, marks| MarkCount {
+                open: sum.open + marks.open,
+                held: sum.held + marks.held,
+            })
+    }
+
+    fn marks_of(&self, service: u32) -> Vec<Mark> {
+        let record = self.record.service(service);
+        // They were read when the record was checked.
+        record
+            .and_then(|record| record.marks.read().ok())
+            .unwrap_or_default()
+    }
+
+    /// When the next window is over, in nanoseconds on the monotonic clock, if no insert is refused
+    /// until then; none if no slot is open. A plan made before it leaves all windows open.
+    pub fn closes_ns(&self, now_ns: u64) -> Option<u64> {
+        let placed = self.placed();
+        placed
+            .filter_map(|(service, record)| closes_ns(self, service, record, now_ns))
+            .min()
+    }
+
+    /// Since when the window is open that is open longest, on the monotonic clock; none if no slot
+    /// is open.
+    pub fn oldest_opening_ns(&self, now_ns: u64) -> Option<u64> {
+        let records = self.record.services.iter();
+        let openings = records.flat_map(|record| record.marks.openings());
+        openings.map(|opened| self.settled(*opened, now_ns)).min()
+    }
+
+    /// Whether a sweep that was [added](Self::with_sweep) lets held slots go.
+    pub fn releases(&self) -> bool {
+        self.record.services.iter().any(|record| {
+            let known = self.flow_state.service(record.id);
+            let Some(sweep) = known.and_then(|known| known.sweep.as_ref()) else {
+                return false;
+            };
+            let marks = self.marks_of(record.id);
+            let mut held = marks.iter().filter(|mark| mark.open.is_none());
+            held.any(|mark| !sweep.differing.contains(mark.slot))
+        })
     }
 
     /// Lets packets of a QUIC service look for exact bindings of their connection IDs from the next

@@ -42,6 +42,7 @@ impl Marks {
     }
 
     /// The different times since which slots are open.
+    /// Since when slots are open that are.
     pub(crate) fn openings(&self) -> &[OpenedNs] {
         &self.openings
     }
@@ -88,7 +89,7 @@ impl Marks {
     }
 
     /// The marks one by one.
-    fn read(&self) -> Result<Vec<Mark>, String> {
+    pub(crate) fn read(&self) -> Result<Vec<Mark>, String> {
         let bytes = hex::decode(&self.slots).map_err(|error| format!("marks of slots {error}"))?;
         let mut rest = bytes.as_slice();
         let mut marks = Vec::new();

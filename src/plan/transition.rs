@@ -10,7 +10,7 @@ use super::record::ServiceRecord;
 use super::world::World;
 use super::Options;
 use crate::affinity::rules::{Slot, SlotKind};
-use crate::affinity::{advance, SlotChange, Slots};
+use crate::affinity::{advance, rounded, SlotChange, Slots};
 use crate::service::{Fault, FaultCode, Routing, Service, Spec, Tracking};
 
 /// What a window is longer than the longest time that a flow may be silent: entries note the time
@@ -163,6 +163,22 @@ impl Transition<'_> {
             })
             .collect()
     }
+}
+
+/// When the next window of a service is over, on the monotonic clock, if no insert is refused until
+/// then; none if no slot is open.
+pub(super) fn closes_ns(
+    live: &Live,
+    service: &Service,
+    record: &ServiceRecord,
+    now_ns: u64,
+) -> Option<u64> {
+    let window_ns = window_ns(service, record);
+    let opened = record.marks.openings().iter();
+    let first = opened.map(|opened| rounded(live.settled(*opened, now_ns), window_ns));
+    let state = live.flow_state.service(record.id);
+    let refused_ns = state.and_then(|state| state.refused_ns).unwrap_or(0);
+    Some(first.min()?.max(refused_ns).saturating_add(window_ns))
 }
 
 /// Whether every live flow of a service has had an entry for as long as it may be silent.

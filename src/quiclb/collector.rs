@@ -27,6 +27,7 @@
 //! ```
 
 mod batch;
+mod follow;
 mod levels;
 mod pass;
 mod report;
@@ -43,18 +44,22 @@ use crate::abi;
 use crate::affinity::level::LevelRules;
 use crate::error::ErrorKind;
 use crate::id::ServiceId;
+use crate::kernel::clock::monotonic_ns;
 use crate::kernel::map::ShapeError;
 use crate::kernel::publish::Generation;
 use crate::kernel::routine::LoadError;
 use crate::kernel::statedir::{Section, StateDir};
 use crate::kernel::SysError;
-use crate::plan::Live;
+use crate::plan::{Live, ServiceSweep};
 use crate::service::Spec;
 use batch::{Batch, Bound};
+use follow::FollowError;
 use pass::Found;
 use rules::Rules;
 use tools::Tools;
 
+pub use follow::{Cause, Followed};
+pub(super) use levels::{number as level_number, occupancy};
 pub use levels::{LevelChange, Occupancy, StateTable};
 pub use report::{Deleted, SweepMethod, SweepReport, SweptService};
 
@@ -187,6 +192,10 @@ pub struct Stepped {
     pub levels: Vec<LevelChange>,
     /// The sweep that was made, ended or taken further.
     pub sweep: Option<SweepReport>,
+    /// A generation of the same specification that was published.
+    pub followed: Option<Followed>,
+    /// What stands against such a publication, in words.
+    pub problem: Option<String>,
     /// When to call again, at the latest.
     pub next: Duration,
 }
@@ -199,13 +208,18 @@ impl Stepped {
             occupancy: None,
             levels: Vec::new(),
             sweep: None,
+            followed: None,
+            problem: None,
             next,
         }
     }
 
     /// Whether it changed or found out anything.
     pub fn did_something(&self) -> bool {
-        !self.levels.is_empty() || self.sweep.is_some()
+        !self.levels.is_empty()
+            || self.sweep.is_some()
+            || self.followed.is_some()
+            || self.problem.is_some()
     }
 }
 
@@ -219,6 +233,8 @@ pub struct Collector {
     batch: Option<Batch>,
     /// What the last complete sweep counted.
     counted: Option<Counted>,
+    /// No plan is made before this time.
+    follow_ns: u64,
 }
 
 /// What a complete sweep counted, for estimates between sweeps.
@@ -239,6 +255,7 @@ impl Collector {
             tools: None,
             batch: None,
             counted: None,
+            follow_ns: 0,
         }
     }
 
@@ -265,9 +282,14 @@ impl Collector {
     /// # Errors
     /// As there.
     pub fn step_with(&mut self, writer: &mut Writer, now_ns: u64) -> Result<Stepped, CollectError> {
-        let Some(live) = writer.live_record()? else {
+        let Some(mut live) = writer.live_record()? else {
             return Ok(Stepped::nothing(TICK));
         };
+        if live.flow_state().returned_ns.is_none() {
+            // Whoever published it did not come to that.
+            writer.note_return(live.number())?;
+            live.flow_state_mut().returned_ns = Some(monotonic_ns());
+        }
         if !self.tools.as_ref().is_some_and(|tools| tools.fit(writer)) {
             self.tools = Some(Tools::load(writer)?);
             self.batch = None;
@@ -280,11 +302,20 @@ impl Collector {
         stepped.occupancy = Some(occupancy);
         stepped.levels = self.set_levels(writer, &live, occupancy, now_ns)?;
         if self.sweep_is_due(writer, period, now_ns)? {
-            let report = self.sweep(writer, &live, occupancy, period, now_ns)?;
-            if !report.complete {
-                stepped.next = Duration::ZERO;
+            let (report, found) = self.sweep(writer, &live, occupancy, period, now_ns)?;
+            match found {
+                Some(found) => live = live.with_sweep(report.generation, found),
+                None => stepped.next = Duration::ZERO,
             }
             stepped.sweep = Some(report);
+        }
+        match self.follow(writer, &live, now_ns) {
+            Ok(followed) => stepped.followed = followed,
+            Err(FollowError::Stands(problem)) => stepped.problem = Some(problem),
+            Err(FollowError::Collect(error)) => return Err(error),
+        }
+        if let Some(followed) = &stepped.followed {
+            stepped.generation = Some(followed.generation);
         }
         Ok(stepped)
     }
@@ -306,7 +337,8 @@ impl Collector {
         Ok(is_over || self.batch.is_some())
     }
 
-    /// Sweeps, or takes the sweep that is under way further.
+    /// Sweeps, or takes the sweep that is under way further; what was found of each service once it
+    /// is complete.
     fn sweep(
         &mut self,
         writer: &Writer,
@@ -314,7 +346,7 @@ impl Collector {
         occupancy: Occupancy,
         period: Duration,
         now_ns: u64,
-    ) -> Result<SweepReport, CollectError> {
+    ) -> Result<(SweepReport, Option<BTreeMap<u32, ServiceSweep>>), CollectError> {
         let Some(tools) = &self.tools else {
             // The step has just loaded them.
             return Err(SysError::new("find", "its programs", nix::libc::ENOENT).into());
@@ -335,7 +367,8 @@ impl Collector {
             let rules = Rules::of(live, &cells)?;
             let found = pass::sweep(passes, &rules, now_ns, cid_seed)?;
             self.note(writer, &rules, &found, period, now_ns)?;
-            return Ok(SweepReport::of(SweepMethod::Kernel, true, &rules, &found));
+            let report = SweepReport::of(SweepMethod::Kernel, true, &rules, &found);
+            return Ok((report, Some(follow::sweeps(&rules, &found))));
         }
         // What was found of another generation's slots says nothing about those of this one.
         let mut batch = match self.batch.take() {
@@ -352,11 +385,12 @@ impl Collector {
         if !complete {
             let report = SweepReport::of(SweepMethod::Batch, false, &batch.rules, batch.so_far());
             self.batch = Some(batch);
-            return Ok(report);
+            return Ok((report, None));
         }
         let (rules, found) = batch.finish()?;
         self.note(writer, &rules, &found, period, now_ns)?;
-        Ok(SweepReport::of(SweepMethod::Batch, true, &rules, &found))
+        let report = SweepReport::of(SweepMethod::Batch, true, &rules, &found);
+        Ok((report, Some(follow::sweeps(&rules, &found))))
     }
 
     /// Adds what a part of a sweep in batches has deleted to the counters of its services.

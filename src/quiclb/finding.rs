@@ -141,6 +141,9 @@ impl FindingCode {
                 | Self::TargetNapi
                 | Self::MissingKey
                 | Self::CidLengthMismatch
+                | Self::NoCollector
+                | Self::StateFills
+                | Self::Refusing
                 | Self::NoRedirectErrorsSource
         )
     }
@@ -188,6 +191,12 @@ codes! {
     Internal = "internal", Error, "the program met no inconsistency";
     /// Connection IDs of another length than the specification says.
     CidLengthMismatch = "cid-length-mismatch", Warning, "connection IDs have the length agreed on";
+    /// Nobody has swept the flow state for long.
+    NoCollector = "no-collector", Warning, "flow state is swept in time";
+    /// A table of flow state fills up: newcomers will be refused soon.
+    StateFills = "state-fills", Warning, "the tables of flow state have room";
+    /// A service refuses entries to newcomers.
+    Refusing = "refusing", Warning, "every service admits newcomers to its flow state";
     /// Nothing tells what becomes of redirected frames.
     NoRedirectErrorsSource = "no-redirect-errors-source", Warning,
         "lost redirected frames are counted";

@@ -324,7 +324,7 @@ impl Writer {
 
     /// Notes that the publication of the live generation has returned, unless that is noted already.
     /// Where that came to nothing before, its windows begin only now.
-    fn note_return(&self, number: u64) -> Result<(), SysError> {
+    pub(super) fn note_return(&self, number: u64) -> Result<(), SysError> {
         let mut collection = self.maps.collection.get(0)?;
         if collection.returned_generation == number {
             return Ok(());

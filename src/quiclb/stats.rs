@@ -171,7 +171,7 @@ fn add_each(sums: &mut [u64], cpu: &[u64]) {
 }
 
 /// Name of each counter of a service; the rest of the array is unused.
-const COUNTERS: [(abi::Counter, &str); 39] = {
+const COUNTERS: [(abi::Counter, &str); 45] = {
     use abi::Counter as C;
     [
         (C::GW_COUNTER_STARTS, "starts"),
@@ -197,6 +197,12 @@ const COUNTERS: [(abi::Counter, &str); 39] = {
         (C::GW_COUNTER_STALE, "stale"),
         (C::GW_COUNTER_ICMP, "icmp"),
         (C::GW_COUNTER_FRAGMENTS, "fragments"),
+        (C::GW_COUNTER_DELETED_IDLE, "deleted_idle"),
+        (C::GW_COUNTER_DELETED_CLOSED, "deleted_closed"),
+        (C::GW_COUNTER_DELETED_BACKEND_GONE, "deleted_backend_gone"),
+        (C::GW_COUNTER_DELETED_REDUNDANT, "deleted_redundant"),
+        (C::GW_COUNTER_RESURRECTED, "resurrected"),
+        (C::GW_COUNTER_IMPORTED, "imported"),
         (C::GW_COUNTER_PLAIN, "plain"),
         (C::GW_COUNTER_HIT, "hit"),
         (C::GW_COUNTER_RESELECTED, "reselected"),

@@ -7,6 +7,7 @@
 
 mod collect;
 mod lost;
+mod state;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -284,7 +285,7 @@ pub struct AffinityStatus {
     pub last_sweep: Option<Sweep>,
 }
 
-/// Entries of flows. All zero in an instance that keeps none.
+/// Entries of flows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
@@ -293,17 +294,20 @@ pub struct FlowState {
     pub used: u64,
     /// Room for entries.
     pub capacity: u64,
-    /// Who is admitted; none in an instance that keeps no entries.
+    /// The highest level of admission that a service has: 0 admits all, 1 refuses newcomers that the
+    /// table alone can serve, 2 refuses all. None where nothing is published.
     pub level: Option<u8>,
-    /// Newcomers that were refused.
+    /// Newcomers that were refused, by all services since they are there.
     pub refused: u64,
     /// Slots that remember their former owner.
     pub open_slots: u64,
     /// Slots with entries of flows that differ.
     pub held_slots: u64,
+    /// Seconds since the slots were opened that are open longest; none if no slot is open.
+    pub oldest_window_seconds: Option<u64>,
 }
 
-/// Entries of connection IDs. All zero in an instance that keeps none.
+/// Entries of connection IDs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
@@ -312,7 +316,8 @@ pub struct CidState {
     pub used: u64,
     /// Room for entries.
     pub capacity: u64,
-    /// Who is admitted; none in an instance that keeps no entries.
+    /// The highest level of admission that a service has: 0 admits all, 1 refuses newcomers that the
+    /// table alone can serve, 2 refuses all. None where nothing is published.
     pub level: Option<u8>,
     /// Newcomers that were refused.
     pub refused: u64,
@@ -333,6 +338,8 @@ pub struct Sweep {
     pub imported: u64,
     /// Flows that would break if this node vanished.
     pub blast_radius: u64,
+    /// Milliseconds that it took.
+    pub duration_ms: u64,
 }
 
 /// Frames that were redirected and lost, as far as anything tells.

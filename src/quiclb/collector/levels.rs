@@ -7,8 +7,11 @@ use super::{tools, CollectError, Collector};
 use crate::abi;
 use crate::affinity::level::Fill;
 use crate::affinity::rules::Level;
+use crate::kernel::map::Map;
 use crate::kernel::routine::Routine;
+use crate::kernel::SysError;
 use crate::plan::Live;
+use crate::quiclb::error::InstanceError;
 use crate::quiclb::instance::{QuicLb, Writer};
 
 /// Entries of both tables.
@@ -64,7 +67,7 @@ impl Collector {
             .as_ref()
             .and_then(|tools| tools.occupancy.as_ref());
         match counter {
-            Some(counter) => count(counter),
+            Some(counter) => Ok(count(counter)?),
             None => self.estimate(instance),
         }
     }
@@ -81,7 +84,7 @@ impl Collector {
                 .saturating_add(now.saturating_sub(then))
                 .min(room.into())
         };
-        let room = |map: &crate::kernel::map::Map| map.shape().max_entries;
+        let room = |map: &Map| map.shape().max_entries;
         Ok(Occupancy {
             flows: add(
                 swept.flows,
@@ -106,7 +109,7 @@ impl Collector {
         occupancy: Occupancy,
         now_ns: u64,
     ) -> Result<Vec<LevelChange>, CollectError> {
-        let fill = |used, map: &crate::kernel::map::Map| Fill {
+        let fill = |used, map: &Map| Fill {
             used,
             capacity: map.shape().max_entries.into(),
         };
@@ -193,7 +196,7 @@ pub(crate) fn number(level: Level) -> u8 {
 }
 
 /// Asks the kernel.
-fn count(counter: &Routine) -> Result<Occupancy, CollectError> {
+fn count(counter: &Routine) -> Result<Occupancy, SysError> {
     let mut context = abi::Occupancy::default();
     counter.call(&mut context)?;
     Ok(Occupancy {
@@ -204,15 +207,15 @@ fn count(counter: &Routine) -> Result<Occupancy, CollectError> {
 
 /// How many entries an instance has: the kernel's numbers, or those of the last sweep where it has
 /// none.
-pub(crate) fn occupancy(instance: &QuicLb) -> Result<Occupancy, CollectError> {
+pub(crate) fn occupancy(instance: &QuicLb) -> Result<Occupancy, InstanceError> {
     match tools::occupancy(instance)? {
-        Some(counter) => count(&counter),
-        None => last_sweep(instance),
+        Some(counter) => Ok(count(&counter)?),
+        None => Ok(last_sweep(instance)?),
     }
 }
 
 /// What the last complete sweep counted.
-fn last_sweep(instance: &QuicLb) -> Result<Occupancy, CollectError> {
+fn last_sweep(instance: &QuicLb) -> Result<Occupancy, SysError> {
     let swept = instance.maps.collection.get(0)?;
     Ok(Occupancy {
         flows: swept.flows,

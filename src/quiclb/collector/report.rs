@@ -27,6 +27,8 @@ pub enum SweepMethod {
 pub struct SweepReport {
     /// How it was done.
     pub method: SweepMethod,
+    /// Number of the generation that was live: entries are held against its slots and backends.
+    pub generation: u64,
     /// Whether both tables were gone over to their ends; the numbers of a sweep under way say how
     /// far it is.
     pub complete: bool,
@@ -106,6 +108,7 @@ impl SweepReport {
     pub(super) fn of(method: SweepMethod, complete: bool, rules: &Rules, found: &Found) -> Self {
         let mut report = Self {
             method,
+            generation: rules.generation,
             complete,
             scanned: 0,
             live: 0,
@@ -143,11 +146,6 @@ impl SweepReport {
         // What was put back was looked at once.
         let deleted: u64 = counts.deleted.iter().sum();
         self.scanned += counts.entries + deleted - counts.resurrected;
-    }
-
-    /// Sum over the services.
-    pub(super) fn sum(&self, of: impl Fn(&SweptService) -> u64) -> u64 {
-        self.services.iter().map(of).sum()
     }
 }
 

@@ -7,6 +7,7 @@ use crate::kernel::map::Map;
 use crate::kernel::routine::{LoadError, Options, Routine, Source};
 use crate::kernel::typed::{Array, Hash};
 use crate::kernel::SysError;
+use crate::quiclb::error::InstanceError;
 use crate::quiclb::instance::{entries, Maps, QuicLb};
 
 /// What a pass in the kernel takes.
@@ -104,7 +105,7 @@ impl Tools {
 }
 
 /// The program that counts entries; none where the kernel cannot.
-pub(crate) fn occupancy(instance: &QuicLb) -> Result<Option<Routine>, CollectError> {
+pub(super) fn occupancy(instance: &QuicLb) -> Result<Option<Routine>, InstanceError> {
     let maps = &instance.maps;
     let options = Options {
         entries: &entries(&maps.meta.get(0)?),

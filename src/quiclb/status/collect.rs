@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::lost::Lost;
+use super::state::affinity;
 use super::{
     has_errors, Abi, Attachment, AttachmentKind, BackendCounters, BackendStatus, GenerationStatus,
     Health, Owner, Profile, ProgramStatus, RedirectErrorSource, RedirectErrors, ServiceStatus,
@@ -62,6 +63,10 @@ fn whole(instance: &QuicLb, abi: Option<AbiVersion>) -> Result<Status, InstanceE
         }
     }
     counted(&stats, &mut findings);
+    let affinity = match &live {
+        Some(live) => affinity(instance, live, &stats, &mut findings)?,
+        None => Default::default(),
+    };
     let lost = match &live {
         Some(live) if in_sight => lost(live, &mut findings)?,
         _ => Lost::default(),
@@ -77,6 +82,7 @@ fn whole(instance: &QuicLb, abi: Option<AbiVersion>) -> Result<Status, InstanceE
         },
         total: lost.total(),
     };
+    status.affinity = affinity;
     status.reasons = stats.reasons;
     status.events = Some(stats.events);
     status.mode = mode;

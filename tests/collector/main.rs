@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! The collector on live instances: what it sweeps, whom it admits, what it publishes by itself.
+
+mod harness;
+mod interfaces;
+mod killed;
+mod levels;
+#[path = "../common/netns.rs"]
+mod netns;
+mod sweeping;
+mod transition;
