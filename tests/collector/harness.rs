@@ -220,3 +220,8 @@ impl Client {
 pub(crate) fn now() -> u64 {
     monotonic_ns()
 }
+
+/// A time before which there is enough even if the machine has just started.
+pub(crate) fn later() -> u64 {
+    now() + 1000 * SECOND
+}

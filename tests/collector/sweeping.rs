@@ -57,11 +57,11 @@ fn a_sweep_is_due_after_its_period_and_leaves_what_status_needs() {
         interfaces();
         let spec = services();
         publish(&spec);
-        fill(&spec, now());
+        fill(&spec, later());
         let mut options = CollectorOptions::default();
         options.period = Some(Duration::from_secs(10));
         let mut collector = Collector::new(&dir(), options);
-        let start = now();
+        let start = later();
         let first = collector.step(start).expect("a step");
         let report = first.sweep.expect("the first is due at once");
         assert!(report.complete);
@@ -118,7 +118,7 @@ fn batches_find_and_delete_what_a_pass_in_the_kernel_does() {
         interfaces();
         let spec = services();
         publish(&spec);
-        let now_ns = now();
+        let now_ns = later();
         let run = |method: SweepMethod| {
             fill(&spec, now_ns);
             let mut options = eager();
@@ -186,7 +186,7 @@ fn a_sweep_in_batches_goes_on_where_it_stopped() {
         interfaces();
         let spec = services();
         publish(&spec);
-        let now_ns = now();
+        let now_ns = later();
         fill(&spec, now_ns);
         let mut options = eager();
         // More than the budget lets a pass in the kernel do, so nothing has to ask for batches.
@@ -275,8 +275,8 @@ fn an_instance_made_anew_is_swept_as_one() {
             "{error}"
         );
         publish(&spec);
-        fill(&spec, now());
-        let after = collector.step(now()).expect("a step");
+        fill(&spec, later());
+        let after = collector.step(later()).expect("a step");
         assert_eq!(after.sweep.expect("a sweep").scanned, 656);
     });
 }

@@ -123,7 +123,7 @@ fn a_refused_insert_keeps_the_window_open() {
         let later = refused + WINDOW + 3 * SECOND;
         assert_eq!(collector.step(later).expect("a step").followed, None);
         assert_eq!(marks(), (open, 0));
-        admission.refused_ns = begin - WINDOW;
+        admission.refused_ns = 0;
         levels.set(0, &admission).expect("written");
         let closed = collector.step(later + 2 * SECOND).expect("a step");
         assert_eq!(

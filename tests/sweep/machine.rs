@@ -12,7 +12,7 @@ use guideway::kernel::typed::{Array, Hash, PerCpuArray};
 
 pub(crate) const SECOND: u64 = 1_000_000_000;
 /// The time of every sweep here, far from zero.
-pub(crate) const NOW: u64 = 1_000_000 * SECOND;
+pub(crate) const NOW: u64 = 1_000_000_000 * SECOND;
 pub(crate) const FLOW_IDLE: u64 = 121 * SECOND;
 pub(crate) const CLOSED: u64 = 61 * SECOND;
 pub(crate) const CID_IDLE: u64 = 601 * SECOND;

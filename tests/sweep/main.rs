@@ -6,4 +6,5 @@ mod machine;
 #[path = "../common/netns.rs"]
 mod netns;
 mod reasons;
+mod tools;
 mod touch;
