@@ -92,6 +92,17 @@ static __always_inline void gw_count_for(const struct gw_service *service, __u32
 		stats->counters[counter]++;
 }
 
+/*
+ * A number that the verifier knows nothing about, as all that it has not seen come out of a map.
+ * Without CAP_PERFMON it refuses an index into a map value that is one constant on one way and
+ * another on another ("R6 tried to add from different maps, paths or scalars", Linux 6.18).
+ */
+static __always_inline __u32 gw_forgotten(struct gw_sweep_service *rules, __u32 number)
+{
+	*(volatile __u32 *)&rules->scratch = number;
+	return *(volatile __u32 *)&rules->scratch;
+}
+
 /* Deletes an entry; one in a bucket that is locked stays for the next pass. */
 static __always_inline bool gw_delete(void *map, const void *key,
 				      const struct gw_service *service,
@@ -99,6 +110,7 @@ static __always_inline bool gw_delete(void *map, const void *key,
 {
 	if (bpf_map_delete_elem(map, key))
 		return false;
+	reason &= GW_SWEEP_REASONS - 1;
 	counts->deleted[reason]++;
 	if (service)
 		gw_count_for(service, GW_COUNTER_DELETED_IDLE + reason);
@@ -244,7 +256,7 @@ static long gw_sweep_one_flow(void *map, const struct gw_flow_key *at, struct gw
 		reason = GW_SWEEP_CLOSED;
 	}
 	if (!gw_step(&gw_ql_flow, &key, value, &entry, gone || silent, now_ns, service,
-		     &rules->flows, reason))
+		     &rules->flows, gw_forgotten(rules, reason)))
 		return 0;
 	rules->flows.entries++;
 	if (!differs)
@@ -286,7 +298,8 @@ static long gw_sweep_one_cid(void *map, const struct gw_cid_key *at, struct gw_b
 		 silent							   ? GW_SWEEP_IDLE :
 									     GW_SWEEP_REASONS;
 	if (reason < GW_SWEEP_REASONS) {
-		if (!gw_delete(&gw_ql_cid, &key, service, &rules->cids, reason))
+		if (!gw_delete(&gw_ql_cid, &key, service, &rules->cids,
+			       gw_forgotten(rules, reason)))
 			rules->cids.entries++;
 		return 0;
 	}

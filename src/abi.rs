@@ -104,7 +104,7 @@ pod! {
     SweepCounts {
         entries, expiring, registered, imported, differing, deleted, resurrected, lost,
     }
-    SweepService { service_at, zero, flow_idle_ns, closed_ns, cid_idle_ns, flows, cids }
+    SweepService { service_at, scratch, flow_idle_ns, closed_ns, cid_idle_ns, flows, cids }
     Sweep { generation, now_ns, cid_seed, strangers }
     SweepLevels { stats, flows_from, flows_to, cids_from, cids_to }
     SweepAccount { stats, zero, deleted, resurrected }

@@ -17,6 +17,7 @@ use guideway::kernel::object::{LoadError, Options};
 use guideway::kernel::probe::{self, Capability};
 use guideway::kernel::program::Program;
 use guideway::kernel::publish::{Generation, Slot};
+use guideway::kernel::routine;
 use guideway::kernel::statedir::{Section, StateRoot};
 use netns::{ifindex, ip, isolated, veth, xdp_seen_by_ip};
 
@@ -341,6 +342,28 @@ fn they_suffice_for_keys_too() {
             maker.put(3, 5, &[7; 16]).expect("a context");
             assert_eq!(contexts.incarnations().expect("read")[3], 5);
             contexts.remove(3).expect("remove");
+        });
+    });
+}
+
+#[test]
+fn cap_bpf_suffices_for_what_user_space_calls() {
+    isolated("kernel_object::routines", || {
+        with_only(&[BPF], || {
+            let loaded = routine::Options::default().load(routine::Source::Sweep);
+            let mut loaded = loaded.unwrap_or_else(|error| panic!("{error}"));
+            for name in [
+                "gw_sweep_flows",
+                "gw_sweep_cids",
+                "gw_sweep_level",
+                "gw_sweep_count",
+            ] {
+                let routine = loaded.take(name).expect("a routine");
+                let verified = routine.program().verified_instructions();
+                println!("{name}: {verified} instructions verified");
+                // A hundredth of what the verifier allows.
+                assert!(verified < 10_000, "{name}: {verified}");
+            }
         });
     });
 }

@@ -44,7 +44,7 @@ struct gw_sweep_counts {
 /* By service id: the rules for its entries, and what the pass found. */
 struct gw_sweep_service {
 	__u32 service_at; /* cell of its record in the generation */
-	__u32 zero;
+	__u32 scratch; /* the program's own */
 	/* Entries without a packet for longer are forgotten. */
 	__u64 flow_idle_ns;
 	__u64 closed_ns; /* flows that look closed; at most flow_idle_ns */

@@ -86,12 +86,15 @@ pub struct Walk {
     ended: bool,
 }
 
+/// Whole keys, and the values that go with them.
+type Entries<'a> = (&'a [u8], &'a [u8]);
+
 impl Walk {
     /// The next keys and the values that go with them; none at the end.
     ///
     /// # Errors
     /// The kernel refuses, or `map` is not the map that the walk began with (EINVAL).
-    pub fn next(&mut self, map: &Map) -> Result<Option<(&[u8], &[u8])>, SysError> {
+    pub fn next(&mut self, map: &Map) -> Result<Option<Entries<'_>>, SysError> {
         let op = "read";
         if map.id != self.map {
             return Err(map.error(op, libc::EINVAL));

@@ -64,7 +64,7 @@ pub use levels::{LevelChange, Occupancy, StateTable};
 pub use report::{Deleted, SweepMethod, SweepReport, SweptService};
 
 /// How a collector works.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct CollectorOptions {
     /// Time from one sweep to the next: by default a quarter of the shortest time that a service
@@ -106,18 +106,6 @@ impl Budget {
     /// So many entries, and so long for batches.
     pub fn new(entries: u64, time: Duration) -> Self {
         Self { entries, time }
-    }
-}
-
-impl Default for CollectorOptions {
-    fn default() -> Self {
-        Self {
-            period: None,
-            budget: Budget::default(),
-            method: None,
-            levels: LevelRules::default(),
-            quotas: BTreeMap::new(),
-        }
     }
 }
 

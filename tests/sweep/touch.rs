@@ -175,7 +175,10 @@ pub(crate) fn pin(number: usize) {
 /// remembered for so short a time that many are forgotten all along.
 fn race(mut touch: Touch, time: Duration, pause: Duration) -> (Touch, abi::SweepCounts) {
     let service = service(0x77);
-    let mut machine = Machine::new(&[service.clone()], touch.flows + touch.flows / 4);
+    let mut machine = Machine::new(
+        std::slice::from_ref(&service),
+        touch.flows + touch.flows / 4,
+    );
     machine.flow_idle_ns = touch.idle_ns;
     let toucher = Toucher::new(machine.flows.map(), touch.flows);
     toucher.set(0, &flows(&service, touch.flows));

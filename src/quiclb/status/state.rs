@@ -157,7 +157,7 @@ fn last_sweep(
         let code = FindingCode::NoCollector;
         findings.push(Finding::new(code, object, message, RUN));
     }
-    Ok((!never).then(|| Sweep {
+    Ok((!never).then_some(Sweep {
         age_seconds: age.as_secs(),
         learned: swept.learned,
         registered: swept.registered,
