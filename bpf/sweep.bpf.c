@@ -123,7 +123,8 @@ static __always_inline void gw_resurrect(void *map, const void *key,
 					 const struct gw_service *service,
 					 struct gw_sweep_counts *counts)
 {
-	long error = bpf_map_update_elem(map, key, value, BPF_NOEXIST);
+	/* 32 bits: that is what Linux 6.1 returns. */
+	int error = bpf_map_update_elem(map, key, value, BPF_NOEXIST);
 
 #pragma unroll
 	for (int i = 1; i < GW_SWEEP_TRIES; i++) {

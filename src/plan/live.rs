@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::document::Base;
 use super::record::{Record, RecordError, ServiceRecord};
-use super::transition::window_ns;
 use super::transition::closes_ns;
+use super::transition::window_ns;
 use crate::abi::Meta;
 use crate::affinity::{Mark, MarkCount, SlotSet};
 use crate::id::ServiceId;

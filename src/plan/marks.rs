@@ -42,7 +42,6 @@ impl Marks {
     }
 
     /// The different times since which slots are open.
-    /// Since when slots are open that are.
     pub(crate) fn openings(&self) -> &[OpenedNs] {
         &self.openings
     }

@@ -24,8 +24,8 @@
 mod apply;
 mod attachment;
 mod bindings;
-mod contexts;
 pub mod collector;
+mod contexts;
 mod detach;
 mod diff;
 mod doctor;
@@ -53,9 +53,8 @@ pub use bindings::{
     read_affinity, ExportSchema, Exported, ImportError, ImportSchema, Imported, ReadError,
     RegisterError, Registration, UseBindingsError,
 };
-pub use contexts::decryption;
-pub use bindings::{read_affinity, ReadError};
 pub use collector::{Collector, CollectorOptions};
+pub use contexts::decryption;
 pub use detach::{detach, DetachSchema, Detached, LeftBehind};
 pub use diff::{DiffSchema, MemberChange, Op, SpecDiff};
 pub use doctor::{Diagnosis, DoctorCheck, DoctorSchema};
