@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Frames with names: what decides about each, and those that once told program and model apart.
 
+use guideway::affinity::state::State;
 use guideway::plan::{plan, Generation, Options, PlacedServerId};
 use guideway::reason::{Reason, Rule};
 use guideway::service::Spec;
 use serde_json::{json, Value};
 
 use crate::build::*;
+use crate::compare::alone;
 use crate::kernel::Machine;
 use crate::netns::isolated;
-use crate::{agree, LEAST_FRAME};
+use crate::state::{CIDS, FLOWS};
+use crate::LEAST_FRAME;
 
 /// Connection IDs of a ready backend, an unhealthy one, one that is gone, and nobody.
 const READY: [u8; 8] = [0x00, 0xc4, 0x60, 1, 2, 3, 4, 5];
@@ -81,6 +84,7 @@ fn with_machine(name: &str, test: impl FnOnce(&mut Machine, &Generation) + Send 
         let mut machine = Machine::new();
         let generation = generation(&machine);
         machine.publish(&generation);
+        machine.set_state(&State::with_capacity(FLOWS, CIDS));
         test(&mut machine, &generation);
     });
 }
@@ -340,7 +344,7 @@ fn cases() -> Vec<Case> {
 fn named_frames() {
     with_machine("differential::named_frames", |machine, generation| {
         for (name, frame, reason, rule) in cases() {
-            let verdict = agree(machine, generation, &frame, frame.len())
+            let verdict = alone(machine, generation, &frame, frame.len())
                 .unwrap_or_else(|difference| panic!("{name}: {difference}"));
             assert_eq!((verdict.reason, verdict.rule), (reason, rule), "{name}");
         }
@@ -354,7 +358,7 @@ fn every_truncation_of_named_frames() {
             for len in LEAST_FRAME..frame.len() {
                 // Cut off, and in another piece than the rest.
                 for (frame, linear) in [(&frame[..len], len), (&frame[..], len)] {
-                    agree(machine, generation, frame, linear)
+                    alone(machine, generation, frame, linear)
                         .unwrap_or_else(|difference| panic!("{name}, {len} bytes: {difference}"));
                 }
             }
@@ -370,7 +374,7 @@ fn udp_lengths() {
         for (len, payload) in lengths.flat_map(|len| [0, 1, 9, 16_376, 16_377].map(|p| (len, p))) {
             let [high, low] = u16::to_be_bytes(len);
             let frame = with(quic(&vec![0x40; payload]), &[(38, high), (39, low)]);
-            let verdict = agree(machine, generation, &frame, frame.len().min(3_000))
+            let verdict = alone(machine, generation, &frame, frame.len().min(3_000))
                 .unwrap_or_else(|difference| panic!("{len} with {payload} bytes: {difference}"));
             let fits = (8..=8 + payload).contains(&usize::from(len));
             assert_eq!(
@@ -396,7 +400,7 @@ fn published_quic_payloads_with_either_fixed_bit() {
                 .collect();
             let mut end = |payload: &[u8]| {
                 let frame = quic(payload);
-                let verdict = agree(machine, generation, &frame, frame.len())
+                let verdict = alone(machine, generation, &frame, frame.len())
                     .unwrap_or_else(|difference| panic!("{name}: {difference}"));
                 (
                     verdict.action,

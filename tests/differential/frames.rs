@@ -4,22 +4,24 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use guideway::plan::{Generation, PlacedService};
+use guideway::quic::Cid;
 use guideway::service::{Protocol, Service};
 
 use crate::build::{self, Ext};
-use crate::payloads;
+use crate::payloads::{self, About};
+use crate::pool::Pool;
 use crate::random::Random;
 use crate::specs::{PORTS, VIPS};
 use crate::LEAST_FRAME;
 
-pub(crate) fn frame(random: &mut Random, generation: &Generation) -> Vec<u8> {
+pub(crate) fn frame(random: &mut Random, generation: &Generation, pool: &Pool) -> Vec<u8> {
     let mut frame = match random.below(100) {
         0..=1 => {
             let len = random.below(200);
             random.bytes(len)
         }
         2..=3 => other_ethertype(random),
-        _ => whole(random, generation),
+        _ => whole(random, generation, pool),
     };
     damage(random, &mut frame);
     if frame.len() < LEAST_FRAME {
@@ -43,9 +45,20 @@ struct Ends<'a> {
     client_port: u16,
     vip: IpAddr,
     vip_port: u16,
+    cids: &'a [Cid],
 }
 
-fn ends<'a>(random: &mut Random, generation: &'a Generation) -> Ends<'a> {
+impl<'a> Ends<'a> {
+    fn about(&self) -> About<'a> {
+        About {
+            service: self.service,
+            placed: self.placed,
+            cids: self.cids,
+        }
+    }
+}
+
+fn ends<'a>(random: &mut Random, generation: &'a Generation, pool: &'a Pool) -> Ends<'a> {
     let index = random.below(generation.services.len());
     let service = &generation.spec.services()[index];
     let protocol = match random.percent(96) {
@@ -62,29 +75,38 @@ fn ends<'a>(random: &mut Random, generation: &'a Generation) -> Ends<'a> {
         2 => random.next() as u16,
         _ => service.port,
     };
-    let client = match vip {
-        IpAddr::V4(_) => Ipv4Addr::from(random.next() as u32).into(),
-        IpAddr::V6(_) => {
-            let (high, low) = (u128::from(random.next()), u128::from(random.next()));
-            Ipv6Addr::from(high << 64 | low).into()
-        }
+    let (client, client_port) = match random.percent(85) {
+        true => (pool.client(random, vip), *random.pick(&pool.ports)),
+        false => (any_client(random, vip), random.next() as u16),
     };
     Ends {
         service,
         placed: &generation.services[index],
         protocol: protocol.number(),
         client,
-        client_port: random.next() as u16,
+        client_port,
         vip,
         vip_port,
+        cids: &pool.cids[index],
     }
 }
 
-fn whole(random: &mut Random, generation: &Generation) -> Vec<u8> {
-    let ends = ends(random, generation);
+/// An address of the same family.
+pub(crate) fn any_client(random: &mut Random, vip: IpAddr) -> IpAddr {
+    match vip {
+        IpAddr::V4(_) => Ipv4Addr::from(random.next() as u32).into(),
+        IpAddr::V6(_) => {
+            let (high, low) = (u128::from(random.next()), u128::from(random.next()));
+            Ipv6Addr::from(high << 64 | low).into()
+        }
+    }
+}
+
+fn whole(random: &mut Random, generation: &Generation, pool: &Pool) -> Vec<u8> {
+    let ends = ends(random, generation, pool);
     let packet = match random.below(100) {
-        0..=13 => icmp(random, &ends),
-        14..=16 => {
+        0..=16 => icmp(random, &ends),
+        17..=19 => {
             let protocol = *random.pick(&[2, 41, 50, 59, 132, 135, 139, 140, 1, 58]);
             let body = random.bytes(24);
             packet(random, ends.client, ends.vip, protocol, &body)
@@ -112,17 +134,23 @@ fn whole(random: &mut Random, generation: &Generation) -> Vec<u8> {
 /// A client's datagram or segment.
 fn request(random: &mut Random, ends: &Ends<'_>) -> Vec<u8> {
     if ends.protocol == build::UDP {
-        let payload = payloads::payload(random, ends.service, ends.placed);
+        let payload = payloads::payload(random, &ends.about());
         let mut datagram = build::udp(ends.client_port, ends.vip_port, &payload);
         other_length(random, &mut datagram);
         return datagram;
     }
-    let mut segment = build::tcp(ends.client_port, ends.vip_port, random.byte());
+    let flags = match random.percent(70) {
+        true => *random.pick(&[0x02, 0x10, 0x10, 0x11, 0x04]),
+        false => random.byte(),
+    };
+    let mut segment = build::tcp(ends.client_port, ends.vip_port, flags);
     if random.percent(30) {
         segment[12] = random.byte();
     }
-    let len = random.below(40);
-    segment.extend(random.bytes(len));
+    if random.percent(60) {
+        let len = random.below(40);
+        segment.extend(random.bytes(len));
+    }
     segment
 }
 
@@ -147,7 +175,7 @@ fn icmp(random: &mut Random, ends: &Ends<'_>) -> Vec<u8> {
     };
     // What the service sent.
     let l4 = if ends.protocol == build::UDP {
-        let payload = payloads::long(random, ends.service, ends.placed);
+        let payload = payloads::sent(random, &ends.about());
         let mut datagram = build::udp(ends.vip_port, ends.client_port, &payload);
         other_length(random, &mut datagram);
         datagram
@@ -159,7 +187,7 @@ fn icmp(random: &mut Random, ends: &Ends<'_>) -> Vec<u8> {
         false => ends.client,
     };
     let mut quoted = packet(random, source, ends.client, ends.protocol, &l4);
-    if random.percent(50) {
+    if random.percent(30) {
         let len = random.between(0, quoted.len());
         quoted.truncate(len);
     }

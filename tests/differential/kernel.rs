@@ -1,18 +1,26 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! The program in a network namespace with a few interfaces.
 
+use std::ops::ControlFlow;
+
 use guideway::abi;
+use guideway::affinity::rules::Level;
+use guideway::affinity::state::{Admission, State};
+use guideway::affinity::{Binding, CidKey};
+use guideway::hash::FlowKey;
 use guideway::kernel::keys::{self, Contexts, Maker};
+use guideway::kernel::map::Update;
 use guideway::kernel::object::{Object, Options};
 use guideway::kernel::publish::{self, Slot};
 use guideway::kernel::run::Run;
-use guideway::kernel::typed::{Array, DevMap, PerCpuArray};
+use guideway::kernel::typed::{Array, DevMap, Hash, PerCpuArray};
 use guideway::plan::{Decryption, Device, Generation, Image, World};
 use guideway::quiclb::decryption;
 use guideway::reason::Reason;
 
 use crate::netns;
 use crate::specs::{INGRESS, TARGETS};
+use crate::state::{self, STATS};
 
 /// A loaded program with its maps.
 pub(crate) struct Machine {
@@ -25,6 +33,10 @@ pub(crate) struct Machine {
     services: PerCpuArray<abi::ServiceStats>,
     backends: PerCpuArray<abi::BackendStats>,
     reasons: PerCpuArray<abi::ReasonStats>,
+    flows: Hash<abi::FlowKey, abi::Binding>,
+    cids: Hash<abi::CidKey, abi::Binding>,
+    admissions: Array<abi::Admission>,
+    cid_seed: u64,
     targets: Vec<u32>,
     runs: u64,
 }
@@ -58,6 +70,10 @@ impl Machine {
         let options = Options {
             tracing: true,
             keys,
+            entries: &[
+                ("gw_ql_flow", state::FLOWS as u32),
+                ("gw_ql_cid", state::CIDS as u32),
+            ],
             ..Options::default()
         };
         let mut object = options.load().unwrap_or_else(|error| panic!("{error}"));
@@ -68,6 +84,16 @@ impl Machine {
         let services = PerCpuArray::new(map("gw_ql_stats")).unwrap();
         let backends = PerCpuArray::new(map("gw_ql_backend")).unwrap();
         let reasons = PerCpuArray::new(map("gw_ql_reason")).unwrap();
+        let flows = Hash::new(map("gw_ql_flow")).unwrap();
+        let cids = Hash::new(map("gw_ql_cid")).unwrap();
+        let admissions = Array::new(map("gw_ql_level")).unwrap();
+        let collection: Array<abi::Collection> = Array::new(map("gw_ql_collect")).unwrap();
+        let cid_seed = 0x6369_645f_7365_6564;
+        let collected = abi::Collection {
+            cid_seed,
+            ..abi::Collection::default()
+        };
+        collection.set(0, &collected).unwrap();
         let devmap = DevMap::new(map("gw_ql_dev")).unwrap();
         let targets: Vec<_> = TARGETS[..3]
             .iter()
@@ -85,6 +111,10 @@ impl Machine {
             services,
             backends,
             reasons,
+            flows,
+            cids,
+            admissions,
+            cid_seed,
             targets,
             runs: 0,
         }
@@ -109,6 +139,66 @@ impl Machine {
         map.fill(image.bytes()).unwrap();
         map.freeze().unwrap();
         self.slot.swap(&map).unwrap();
+    }
+
+    /// The secret behind the tags of connection IDs.
+    pub(crate) fn cid_seed(&self) -> u64 {
+        self.cid_seed
+    }
+
+    /// Replaces all flow state.
+    pub(crate) fn set_state(&self, state: &State) {
+        let old = self.state();
+        for (key, _) in old.flows.iter() {
+            self.flows.remove(&flow_key(key)).unwrap();
+        }
+        for (key, _) in old.cids.iter() {
+            self.cids.remove(&key.to_abi()).unwrap();
+        }
+        for (key, binding) in state.flows.iter() {
+            let (key, value) = (flow_key(key), binding.to_abi());
+            self.flows.update(&key, &value, Update::Insert).unwrap();
+        }
+        for (key, binding) in state.cids.iter() {
+            let (key, value) = (key.to_abi(), binding.to_abi());
+            self.cids.update(&key, &value, Update::Insert).unwrap();
+        }
+        for stats in 0..STATS {
+            let admission = state.admission(stats);
+            let value = abi::Admission {
+                flows: admission.flows.to_abi(),
+                cids: admission.cids.to_abi(),
+                refused_ns: admission.refused_ns,
+            };
+            self.admissions.set(stats, &value).unwrap();
+        }
+    }
+
+    /// All flow state, with what may be inserted for the first services.
+    pub(crate) fn state(&self) -> State {
+        let mut state = State::with_capacity(state::FLOWS, state::CIDS);
+        let each = |key: &abi::FlowKey, value: &abi::Binding| {
+            let key = FlowKey::from_bytes(bytemuck::bytes_of(key).try_into().unwrap());
+            state.flows.insert(key, Binding::from_abi(value)).unwrap();
+            ControlFlow::Continue(())
+        };
+        self.flows.for_each(each).unwrap();
+        let each = |key: &abi::CidKey, value: &abi::Binding| {
+            let key = CidKey::from_abi(key).unwrap();
+            state.cids.insert(key, Binding::from_abi(value)).unwrap();
+            ControlFlow::Continue(())
+        };
+        self.cids.for_each(each).unwrap();
+        for stats in 0..STATS {
+            let value = self.admissions.get(stats).unwrap();
+            let admission = Admission {
+                flows: Level::from_abi(value.flows),
+                cids: Level::from_abi(value.cids),
+                refused_ns: value.refused_ns,
+            };
+            state.admissions.insert(stats, admission);
+        }
+        state
     }
 
     /// Runs a frame of which `linear` bytes lie in one piece, as a driver might receive it.
@@ -169,6 +259,10 @@ impl Machine {
             .sum();
         assert_eq!(rules, reasons[usize::from(Reason::Forwarded.number())]);
     }
+}
+
+fn flow_key(key: &FlowKey) -> abi::FlowKey {
+    bytemuck::pod_read_unaligned(key.as_bytes())
 }
 
 fn add(sum: &mut [u64], part: &[u64]) {

@@ -9,8 +9,8 @@ use guideway::reason::Rule;
 use guideway::service::{CidConfig, Spec};
 use serde_json::{json, Value};
 
-use crate::agree;
 use crate::build::*;
+use crate::compare::alone;
 use crate::kernel::Machine;
 use crate::netns::{isolated, require_keys};
 use crate::random::Random;
@@ -144,7 +144,7 @@ fn frames(port: u16, cid: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
 }
 
 fn agreed(machine: &mut Machine, generation: &Generation, what: &str, frame: &[u8]) -> Verdict {
-    agree(machine, generation, frame, frame.len())
+    alone(machine, generation, frame, frame.len())
         .unwrap_or_else(|difference| panic!("{what}: {difference}"))
 }
 

@@ -14,17 +14,22 @@ mod coverage;
 mod frames;
 mod kernel;
 mod keys;
+mod marks;
 #[path = "../common/netns.rs"]
 mod netns;
 mod nodes;
 mod payloads;
+mod pool;
 mod random;
 mod specs;
+mod state;
 
 use compare::agree;
 use coverage::Coverage;
+use guideway::kernel::clock::monotonic_coarse_ns;
 use kernel::Machine;
 use netns::isolated;
+use pool::Pool;
 use random::Random;
 
 /// The least that a program can be run on, and that any driver has in one piece.
@@ -59,20 +64,32 @@ fn under_one_specification(
     coverage: &mut Coverage,
 ) {
     let mut random = Random::new(seed);
-    let (document, generation) = specs::generation(&mut random, machine.world());
+    let since_ns = monotonic_coarse_ns();
+    let (document, generation) = specs::generation(&mut random, machine.world(), since_ns);
+    let pool = Pool::new(&mut random, &generation);
+    let mut state = state::random(
+        &mut random,
+        &generation,
+        &pool,
+        machine.cid_seed(),
+        since_ns,
+    );
+    machine.set_state(&state);
     machine.publish(&generation);
     for number in 0..frames {
-        let frame = frames::frame(&mut random, &generation);
+        let frame = frames::frame(&mut random, &generation, &pool);
         let linear = match random.percent(10) {
             true => random.between(LEAST_FRAME, frame.len()),
             false => frame.len(),
         };
-        let verdict = agree(machine, &generation, &frame, linear).unwrap_or_else(|difference| {
-            panic!(
-                "frame {number} under seed {seed:#x}, {linear} bytes linear: {difference}\n\
-                 specification: {document}",
-            )
-        });
+        let frame = (&frame[..], linear);
+        let verdict =
+            agree(machine, &generation, &mut state, since_ns, frame).unwrap_or_else(|difference| {
+                panic!(
+                    "frame {number} under seed {seed:#x}, {linear} bytes linear: {difference}\n\
+                     specification: {document}",
+                )
+            });
         coverage.add(&generation, &verdict);
     }
 }

@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Nodes of a fleet share a specification's services, ids, weights and seed, and nothing else.
 
-use std::sync::Arc;
-
+use guideway::abi;
 use guideway::affinity::state::State;
 use guideway::oracle::{route, Verdict};
-use guideway::plan::{plan, Device, Generation, Options, World};
+use guideway::plan::{plan, Device, Generation, Options, PlacedBackend, World};
 use guideway::service::Spec;
 use serde_json::{json, Value};
 
 use crate::frames;
+use crate::pool::Pool;
 use crate::random::Random;
 use crate::specs::{self, INGRESS, TARGETS};
+
+const NOW_NS: u64 = 1_000_000_000_000;
 
 fn world(first: u32, names: &[&str]) -> World {
     let indices = first..;
@@ -38,11 +40,28 @@ fn elsewhere(document: &Value) -> Value {
     other
 }
 
+/// Puts the marks of one node's slots on another's; before rows are moved both have the same.
+fn mark_alike(generation: &mut Generation, marked: &Generation) {
+    for (service, marked) in generation.services.iter_mut().zip(&marked.services) {
+        let ids = |rows: &[Option<PlacedBackend>]| -> Vec<_> {
+            let ids = rows
+                .iter()
+                .map(|row| row.as_ref().map(|backend| backend.id));
+            ids.collect()
+        };
+        assert_eq!(ids(&service.rows), ids(&marked.rows));
+        service.slots = marked.slots.clone();
+        service.exact = marked.exact;
+        service.grace_until_ns = marked.grace_until_ns;
+    }
+}
+
 /// Moves every backend to another row, as after a history of additions and removals.
 fn shuffle_rows(generation: &mut Generation) {
     for service in &mut generation.services {
         let rows = service.rows.len() as u16 + 3;
-        let moved = |row: u16| rows - 1 - row;
+        // Above all rows are none, and the kinds of slots.
+        let moved = |row: u16| if row < rows { rows - 1 - row } else { row };
         let mut backends = vec![None; usize::from(rows)];
         for mut backend in service.rows.drain(..).flatten() {
             backend.row = moved(backend.row);
@@ -53,11 +72,11 @@ fn shuffle_rows(generation: &mut Generation) {
         for known in &mut service.server_ids {
             known.row = known.row.map(moved);
         }
-        let mut slots = service.slots.to_vec();
-        for slot in slots.iter_mut().filter(|slot| slot.owner != u16::MAX) {
-            slot.owner = moved(slot.owner);
-        }
-        service.slots = Arc::from(slots);
+        let slots = service.slots.iter().map(|slot| abi::Slot {
+            owner: moved(slot.owner),
+            base: moved(slot.base),
+        });
+        service.slots = slots.collect();
     }
 }
 
@@ -67,6 +86,7 @@ fn shared(verdict: Verdict) -> impl PartialEq + std::fmt::Debug {
         (verdict.reason, verdict.rule, verdict.service),
         verdict.backend.map(|(id, _)| id),
         (verdict.hash, verdict.slot, verdict.flow_start),
+        verdict.created,
         verdict.counters,
     )
 }
@@ -79,7 +99,7 @@ fn nodes_with_one_specification_place_alike() {
     let mut random = Random::new(0x6e6f_6465_7300);
     let mut forwarded = 0;
     for _ in 0..60 {
-        let (document, one) = specs::generation(&mut random, &here);
+        let (document, one) = specs::generation(&mut random, &here, NOW_NS);
         let spec = Spec::from_json(elsewhere(&document).to_string().as_bytes()).unwrap();
         let plan = plan(None, &spec, &there, Options::default()).unwrap();
         let mut other = plan.generation().clone();
@@ -90,10 +110,12 @@ fn nodes_with_one_specification_place_alike() {
                 .filter(|known| known.row.is_none());
             service.server_ids.extend(gone.cloned());
         }
+        mark_alike(&mut other, &one);
         shuffle_rows(&mut other);
+        let pool = Pool::new(&mut random, &one);
         let mut states = [State::default(), State::default()];
         for _ in 0..200 {
-            let frame = frames::frame(&mut random, &one);
+            let frame = frames::frame(&mut random, &one, &pool);
             let verdict = route(&one, &mut states[0], &frame, |_| true);
             forwarded += usize::from(verdict.rule.is_some());
             let elsewhere = route(&other, &mut states[1], &frame, |_| true);

@@ -3,19 +3,28 @@
 
 use guideway::plan::PlacedService;
 use guideway::quic::lb::CidGenerator;
+use guideway::quic::Cid;
 use guideway::service::Service;
 
 use crate::random::Random;
 
 const VERSIONS: [u32; 8] = [1, 1, 1, 0x6b33_43cf, 0x6b33_43cf, 0, 0xff00_001d, 2];
 
+/// The service that a payload is for, and connection IDs that come often.
+#[derive(Clone, Copy)]
+pub(crate) struct About<'a> {
+    pub(crate) service: &'a Service,
+    pub(crate) placed: &'a PlacedService,
+    pub(crate) cids: &'a [Cid],
+}
+
 /// A payload for a service, from its clients.
-pub(crate) fn payload(random: &mut Random, service: &Service, placed: &PlacedService) -> Vec<u8> {
+pub(crate) fn payload(random: &mut Random, about: &About<'_>) -> Vec<u8> {
     let mut payload = match random.below(100) {
-        0..=44 => long(random, service, placed),
-        45..=84 => short(random, service, placed),
+        0..=44 => long(random, about),
+        45..=84 => short(random, about),
         85..=88 => stun(random),
-        89..=93 => dtls(random),
+        89..=93 => dtls(random, about),
         94..=95 => vec![],
         _ => {
             let len = random.below(40);
@@ -28,15 +37,29 @@ pub(crate) fn payload(random: &mut Random, service: &Service, placed: &PlacedSer
     payload
 }
 
-pub(crate) fn long(random: &mut Random, service: &Service, placed: &PlacedService) -> Vec<u8> {
+fn long(random: &mut Random, about: &About<'_>) -> Vec<u8> {
+    let (dcid, scid) = (cid(random, about), cid(random, about));
+    long_between(random, &dcid, &scid)
+}
+
+/// A payload that a service sends: its own connection ID is the source.
+pub(crate) fn sent(random: &mut Random, about: &About<'_>) -> Vec<u8> {
+    let dcid = random.bytes(8);
+    let scid = match random.percent(70) {
+        true => new_cid(random, about.service, about.placed),
+        false => cid(random, about),
+    };
+    long_between(random, &dcid, &scid)
+}
+
+fn long_between(random: &mut Random, dcid: &[u8], scid: &[u8]) -> Vec<u8> {
     let mut payload = vec![random.byte() | 0x80];
     let version = match random.percent(90) {
         true => *random.pick(&VERSIONS),
         false => random.next() as u32,
     };
     payload.extend(version.to_be_bytes());
-    for _ in 0..2 {
-        let cid = cid(random, service, placed);
+    for cid in [dcid, scid] {
         payload.push(cid.len() as u8);
         payload.extend(cid);
     }
@@ -44,9 +67,9 @@ pub(crate) fn long(random: &mut Random, service: &Service, placed: &PlacedServic
     payload
 }
 
-fn short(random: &mut Random, service: &Service, placed: &PlacedService) -> Vec<u8> {
+fn short(random: &mut Random, about: &About<'_>) -> Vec<u8> {
     let mut payload = vec![random.byte() & 0x7f];
-    payload.extend(cid(random, service, placed));
+    payload.extend(cid(random, about));
     tail(random, &mut payload);
     payload
 }
@@ -60,8 +83,18 @@ fn tail(random: &mut Random, payload: &mut Vec<u8>) {
     payload.extend(random.bytes(len));
 }
 
-/// Connection IDs: with a server ID that is known, gone or nobody's, right or nearly right.
-fn cid(random: &mut Random, service: &Service, placed: &PlacedService) -> Vec<u8> {
+/// Connection IDs: ones that came before or are bound, or new ones.
+fn cid(random: &mut Random, about: &About<'_>) -> Vec<u8> {
+    if random.percent(40) {
+        if let Some(cid) = random.pick_any(about.cids) {
+            return cid.to_vec();
+        }
+    }
+    new_cid(random, about.service, about.placed)
+}
+
+/// With a server ID that is known, gone or nobody's, right or nearly right, or with none.
+pub(crate) fn new_cid(random: &mut Random, service: &Service, placed: &PlacedService) -> Vec<u8> {
     let config = match random.percent(75) {
         true => random.pick_any(&service.quic.configs),
         false => None,
@@ -122,7 +155,7 @@ fn stun(random: &mut Random) -> Vec<u8> {
     near_miss(random, message, &[2, 3, 4, 7])
 }
 
-fn dtls(random: &mut Random) -> Vec<u8> {
+fn dtls(random: &mut Random, about: &About<'_>) -> Vec<u8> {
     let len = random.below(12);
     let mut record = vec![
         random.between(19, 26) as u8,
@@ -132,6 +165,12 @@ fn dtls(random: &mut Random) -> Vec<u8> {
     record.extend(random.bytes(8));
     record.extend([0, len as u8]);
     record.extend(random.bytes(len));
+    // A connection ID may be the beginning of a record, up to its length.
+    let alike = |cid: &&Cid| cid.starts_with(&[0xfe, 0xfd]) && cid.len() <= 10;
+    if let Some(cid) = about.cids.iter().find(alike).filter(|_| random.percent(60)) {
+        record[1..=cid.len()].copy_from_slice(cid);
+        return record;
+    }
     near_miss(random, record, &[1, 2, 11, 12])
 }
 

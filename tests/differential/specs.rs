@@ -7,6 +7,7 @@ use guideway::plan::{plan, Decryption, Generation, Options, PlacedServerId, Worl
 use guideway::service::{Routing, Spec};
 use serde_json::{json, Value};
 
+use crate::marks;
 use crate::random::Random;
 
 /// Few addresses and ports, so that services share them and packets miss them narrowly.
@@ -24,7 +25,8 @@ pub(crate) const TARGETS: [&str; 4] = ["gw-one", "gw-two", "gw-three", "gw-gone"
 
 const TABLE_SIZES: [usize; 5] = [251, 257, 509, 1021, 4093];
 
-pub(crate) fn generation(random: &mut Random, world: &World) -> (Value, Generation) {
+/// A specification, and its generation in the midst of changes; the coarse clock says `now_ns`.
+pub(crate) fn generation(random: &mut Random, world: &World, now_ns: u64) -> (Value, Generation) {
     let keyed = world.decryption == Some(Decryption::Works);
     let document = document(random, keyed);
     let spec = Spec::from_json(document.to_string().as_bytes())
@@ -34,6 +36,7 @@ pub(crate) fn generation(random: &mut Random, world: &World) -> (Value, Generati
     let mut generation = plan.generation().clone();
     generation.number = random.next();
     quarantine(random, &mut generation);
+    marks::mark(random, &mut generation, now_ns);
     (document, generation)
 }
 
@@ -92,7 +95,7 @@ fn service(random: &mut Random, keyed: bool, protocol: &str, fragments: &str) ->
         "maglev_table_size": random.pick(&TABLE_SIZES),
         "backends": backends(random),
     });
-    service["tracking"] = json!("exceptions");
+    service["tracking"] = json!(random.pick(&["all", "exceptions", "exceptions"]));
     if protocol == "tcp" {
         return service;
     }
@@ -100,15 +103,19 @@ fn service(random: &mut Random, keyed: bool, protocol: &str, fragments: &str) ->
     let routing = match random.below(10) {
         _ if routes_fragments => "tuple",
         0 => "tuple",
+        1..=3 => "learned",
         _ => "server-id",
     };
     service["quic"] = json!({"routing": routing});
     service["short_dcid_len"] = json!(match routing {
         "tuple" => random.between(0, 20),
+        "learned" => random.between(4, 20),
         _ => 0,
     });
-    if routing == "server-id" {
-        server_ids(random, keyed, &mut service);
+    match routing {
+        "learned" => service["tracking"] = json!("all"),
+        "server-id" => server_ids(random, keyed, &mut service),
+        _ => {}
     }
     service
 }
