@@ -13,6 +13,7 @@ mod production;
 mod reasons;
 mod rights;
 mod scenario;
+mod state;
 mod vectors;
 
 use guideway::capture::Frame;
