@@ -75,7 +75,8 @@ pub enum PlanSchema {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Options {
-    /// A new table size or hash seed may move nearly all live flows.
+    /// A new table size, hash or hash seed may move nearly all live flows, and tracking all flows
+    /// may move those of slots that are open.
     pub disruptive: bool,
     /// Server IDs may go to another backend before their quarantine is over.
     pub reuse_server_id: bool,

@@ -55,7 +55,9 @@ pub use world::{Decryption, Device, Hook, Peer, World};
 use crate::affinity::Slots;
 use crate::quic::lb::Key;
 use crate::service::{Faults, Spec};
+use assign::Assignment;
 use forecast::Forecast;
+use image::Layout;
 use marks::Marks;
 use place::{place, Placed, Tables};
 use transition::Transition;
@@ -85,57 +87,34 @@ pub fn plan(
 ) -> Result<Plan, Faults> {
     let mut faults = checks::kernel(spec, world);
     faults.extend(checks::interfaces(spec, world));
-    faults.extend(
-        live.map(|live| checks::continuity(live, spec, world, options))
-            .unwrap_or_default(),
-    );
     let mut assigned = assign::assign(live, spec, options, world);
     faults.append(&mut assigned.faults);
-    Faults::check(faults)?;
+    let has_places = faults.is_empty();
+    faults.extend(live.map_or_else(Vec::new, |live| {
+        checks::continuity(live, spec, world, options)
+    }));
+    if !has_places {
+        Faults::check(faults)?;
+        faults = Vec::new();
+    }
 
     place::resolve(&mut assigned.services, spec, world);
     let mut tables = Tables::default();
     let before = live.map(|live| placed(live, &mut tables)).transpose()?;
-    let mut change = live.zip(before.as_ref()).map(|(live, before)| Transition {
+    let room = live.map_or_else(|| room_cells(spec.limits()), |live| live.room_cells);
+    let change = live.zip(before.as_ref()).map(|(live, before)| Transition {
         live,
         before,
         spec,
         world,
         hold_back: false,
     });
-    let room = live.map_or_else(|| room_cells(spec.limits()), |live| live.room_cells);
-    let shared = Arc::new(spec.clone());
-    let (mut after, layout) = loop {
-        let after = place(
-            shared.clone(),
-            0,
-            &assigned.services,
-            &assigned.quarantine,
-            &mut tables,
-            |service, record, owners| {
-                Ok(match &change {
-                    Some(change) => change.slots(service, record, owners),
-                    None => Slots::plain(owners),
-                })
-            },
-        )?;
-        let layout = image::Layout::of(&after.generation).map_err(checks::image)?;
-        match &mut change {
-            // Services that share their slots would share them no longer.
-            Some(change) if layout.cells > room as usize && !change.hold_back => {
-                change.hold_back = true;
-            }
-            _ => break (after, layout),
-        }
-    };
-    if let Some(change) = &change {
-        Faults::check(change.open_slots(&after, &assigned.services, options))?;
-    }
+    let (mut after, layout) = place_anew(change, spec, &assigned, room, &mut tables)?;
+    faults.extend(change.map_or_else(Vec::new, |change| {
+        change.open_slots(&after, &assigned.services, options)
+    }));
     keep_marks(&mut after, &mut assigned.services, world);
-    let closes = match &change {
-        Some(change) if !options.disruptive => change.closes(&after, &assigned.services),
-        _ => BTreeMap::new(),
-    };
+    let closes = change.map(|change| change.closes(&after, &assigned.services));
     let highest = assigned.highest_incarnation();
     let mark = live.map_or(0, |live| live.incarnation_mark).max(highest);
     after.generation.contexts = contexts::assign(live, spec, mark)?;
@@ -165,7 +144,8 @@ pub fn plan(
         before.as_ref(),
         &services,
     );
-    Faults::check(capacity.faults(&after.generation, live, world))?;
+    faults.extend(capacity.faults(&after.generation, live, world));
+    Faults::check(faults)?;
 
     let generation = after.generation;
     let mut warnings = spec.warnings();
@@ -220,7 +200,7 @@ pub fn plan(
         generation,
         record,
         now_ns: world.monotonic_ns,
-        closes,
+        closes: closes.unwrap_or_default(),
     })
 }
 
@@ -234,6 +214,39 @@ fn placed(live: &Live, tables: &mut Tables) -> Result<Placed, Faults> {
         tables,
         |_, record, owners| record.marks.restore(owners),
     )
+}
+
+/// What is wanted in the places that were given to it, and its layout. Marks that could go stay if
+/// the cells of the instance, `room`, do not suffice otherwise: services whose slots are alike share
+/// them, and would no longer.
+fn place_anew(
+    change: Option<Transition<'_>>,
+    spec: &Spec,
+    assigned: &Assignment,
+    room: u32,
+    tables: &mut Tables,
+) -> Result<(Placed, Layout), Faults> {
+    let spec = Arc::new(spec.clone());
+    let mut build = |change: Option<Transition<'_>>| {
+        let slots = |service: &_, record: &_, owners: &[u16]| {
+            Ok(match &change {
+                Some(change) => change.slots(service, record, owners),
+                None => Slots::plain(owners),
+            })
+        };
+        let (records, quarantine) = (&assigned.services, &assigned.quarantine);
+        let placed = place(spec.clone(), 0, records, quarantine, tables, slots)?;
+        let layout = Layout::of(&placed.generation).map_err(checks::image)?;
+        Ok::<_, Faults>((placed, layout))
+    };
+    let built = build(change)?;
+    match change {
+        Some(change) if built.1.cells > room as usize => build(Some(Transition {
+            hold_back: true,
+            ..change
+        })),
+        _ => Ok(built),
+    }
 }
 
 /// Puts into the record what the next plan must know of the slots, and lets a handshake grace begin

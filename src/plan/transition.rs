@@ -39,6 +39,7 @@ fn window(service: &Service, exact: bool) -> u64 {
 }
 
 /// A change of a live instance.
+#[derive(Clone, Copy)]
 pub(super) struct Transition<'a> {
     pub(super) live: &'a Live,
     pub(super) before: &'a Placed,
@@ -104,17 +105,22 @@ impl Transition<'_> {
         let closing = services.filter_map(|(((service, _), slots), record)| {
             let (old, _, old_slots) = self.before.service(service.id)?;
             let before = self.live.record.service(record.id)?;
+            let resized = old_slots.words().len() != slots.words().len();
+            if resized || old_slots.openings().is_empty() {
+                return None;
+            }
             let removed = before.rows_removed(record);
             let mut words = old_slots.words().iter().zip(slots.words().iter());
             let closes = words.any(|(old, new)| {
                 match (Slot::from_abi(*old).kind, Slot::from_abi(*new).kind) {
-                    (SlotKind::Open { .. }, SlotKind::Open { .. }) => false,
-                    (SlotKind::Open { base }, _) => base != new.owner && !removed.contains(&base),
+                    (SlotKind::Open { base }, SlotKind::Held) => {
+                        base != new.owner && !removed.contains(&base)
+                    }
                     _ => false,
                 }
             });
             let window_ns = window_ns(old, before).max(window_ns(service, record));
-            (closes && old_slots.count().open > 0).then_some((record.id, window_ns))
+            closes.then_some((record.id, window_ns))
         });
         closing.collect()
     }

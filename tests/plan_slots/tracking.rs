@@ -186,3 +186,29 @@ fn a_service_that_looks_for_exact_bindings_does_so_from_then_on() {
     // A connection ID may be silent for ten minutes, and so may what is bound to it.
     assert_eq!(disruption(&next).window_seconds, 602);
 }
+
+#[test]
+fn everything_that_stands_against_a_change_is_told_at_once() {
+    let two = |first: Value, second: Value| {
+        instance_with(
+            &[(backends(1..=6), first), (backends(1..=6), second)],
+            json!({"limits": {"memory_mib": 128}}),
+        )
+    };
+    let wanted = two(json!({"tracking": "all"}), json!({"hash": "source"}));
+    let before = [(backends(1..=5), json!({})), (backends(1..=5), json!({}))];
+    let live = published(&instance(&before));
+    let faults = refused(&live, &wanted, 100);
+    let told: Vec<_> = faults
+        .iter()
+        .map(|fault| (fault.pointer.as_str(), fault.code.as_str()))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            ("/services/1/hash", "disruptive"),
+            ("/services/0/tracking", "disruptive"),
+            ("/limits/memory_mib", "capacity"),
+        ]
+    );
+}
