@@ -5,15 +5,14 @@
 #[path = "common/e2e.rs"]
 mod e2e;
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::{Arc, Mutex};
+use std::net::Ipv4Addr;
 
+use e2e::nat::Nat;
 use e2e::net::{client4, Namespace, EDGE};
-use e2e::quic::{bind, Client, Ids, ServerOptions};
+use e2e::quic::{Client, Ids, ServerOptions};
 use e2e::relay::Relay;
 use e2e::spec::{Member, Routing, State};
 use e2e::{all, local, vip, World, DEADLINE};
-use tokio::net::UdpSocket;
 
 const SERVERS: ServerOptions = ServerOptions {
     ids: Ids::Plain,
@@ -155,67 +154,6 @@ fn add_ipv6_options(frame: &mut Vec<u8>, kind: u8) {
     frame[ETHERNET + 4..ETHERNET + 6].copy_from_slice(&length.to_be_bytes());
 }
 
-/// A NAT for one client, whose outer port can change under the client's feet. A client of quinn
-/// that moves by itself also changes its connection ID; behind this one it cannot know.
-struct Nat {
-    inside: Arc<UdpSocket>,
-    outside: Mutex<Arc<UdpSocket>>,
-    client: Mutex<Option<SocketAddr>>,
-    remote: SocketAddr,
-}
-
-impl Nat {
-    fn start(namespace: &Namespace, local: IpAddr, remote: SocketAddr) -> Arc<Nat> {
-        let loopback = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
-        let nat = Arc::new(Nat {
-            inside: socket(namespace, loopback),
-            outside: Mutex::new(socket(namespace, SocketAddr::new(local, 0))),
-            client: Mutex::new(None),
-            remote,
-        });
-        nat.clone().answer();
-        let carrier = nat.clone();
-        tokio::spawn(async move {
-            let mut datagram = [0; 2048];
-            while let Ok((length, client)) = carrier.inside.recv_from(&mut datagram).await {
-                *carrier.client.lock().expect("a lock") = Some(client);
-                let outside = carrier.outside.lock().expect("a lock").clone();
-                let _ = outside.send_to(&datagram[..length], carrier.remote).await;
-            }
-        });
-        nat
-    }
-
-    /// Takes a new outer port; answers to the old one are lost.
-    fn forget(self: &Arc<Nat>, namespace: &Namespace, local: IpAddr) {
-        *self.outside.lock().expect("a lock") = socket(namespace, SocketAddr::new(local, 0));
-        self.clone().answer();
-    }
-
-    /// Carries answers in from the present outer port, while it is that.
-    fn answer(self: Arc<Nat>) {
-        let outside = self.outside.lock().expect("a lock").clone();
-        tokio::spawn(async move {
-            let mut datagram = [0; 2048];
-            while let Ok((length, _)) = outside.recv_from(&mut datagram).await {
-                if !Arc::ptr_eq(&outside, &self.outside.lock().expect("a lock")) {
-                    return;
-                }
-                let client = *self.client.lock().expect("a lock");
-                if let Some(client) = client {
-                    let _ = self.inside.send_to(&datagram[..length], client).await;
-                }
-            }
-        });
-    }
-}
-
-fn socket(namespace: &Namespace, address: SocketAddr) -> Arc<UdpSocket> {
-    let socket = bind(namespace, address).expect("a socket");
-    socket.set_nonblocking(true).expect("a socket");
-    Arc::new(UdpSocket::from_std(socket).expect("a socket"))
-}
-
 #[test]
 fn a_nat_that_forgets() {
     if !e2e::require_kernel("a_nat_that_forgets") {
@@ -228,12 +166,12 @@ fn a_nat_that_forgets() {
         let mut behind = Vec::new();
         for n in 0..16 {
             let nat = Nat::start(clients, client4(n), vip(0));
-            let inside = nat.inside.local_addr().expect("a bound socket");
             let loopback = Ipv4Addr::LOCALHOST.into();
-            let client = Client::connect(clients, &world.identity, loopback, inside, DEADLINE)
-                .await
-                .expect("a socket")
-                .expect("a connection");
+            let client =
+                Client::connect(clients, &world.identity, loopback, nat.inside(), DEADLINE)
+                    .await
+                    .expect("a socket")
+                    .expect("a connection");
             behind.push((nat, client));
         }
         for round in 1..=5 {

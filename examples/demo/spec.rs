@@ -11,6 +11,9 @@ use super::quic::{lb_config, server_id};
 /// Any UUID: the BPF file system it names is private to this process.
 pub(crate) const INSTANCE: &str = "1d9016f2-8957-42bc-9dd7-32d684d76446";
 
+/// Bytes of the connection IDs that quinn makes by itself.
+pub(crate) const RANDOM_ID_BYTES: usize = 8;
+
 /// What can be changed about a backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Member {
@@ -43,6 +46,8 @@ pub(crate) enum Routing {
     ServerId,
     /// QUIC by addresses and ports alone.
     Tuple,
+    /// QUIC whose connection IDs are learned from packets.
+    Learned,
     /// UDP that is not QUIC.
     Udp,
     /// TCP.
@@ -106,6 +111,11 @@ pub(crate) fn service(
         Routing::Tuple => {
             service["quic_only"] = json!(true);
             service["quic"] = json!({ "routing": "tuple" });
+        }
+        Routing::Learned => {
+            service["quic_only"] = json!(true);
+            service["short_dcid_len"] = json!(RANDOM_ID_BYTES);
+            service["quic"] = json!({ "routing": "learned" });
         }
         Routing::Udp => service["quic_only"] = json!(false),
         Routing::Tcp => {}

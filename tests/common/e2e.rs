@@ -14,7 +14,9 @@ pub(crate) mod quic;
 #[path = "../../examples/demo/spec.rs"]
 pub(crate) mod spec;
 
+pub(crate) mod nat;
 pub(crate) mod netns;
+pub(crate) mod operator;
 pub(crate) mod plain;
 pub(crate) mod relay;
 

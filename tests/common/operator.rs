@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! The tool in the balancer's namespaces: what an operator does by hand, and the process that
+//! collects beside it.
+
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::Value;
+
+use super::net::Network;
+use super::spec::INSTANCE;
+
+/// The tool's binary, which Cargo builds beside the tests.
+fn tool() -> PathBuf {
+    let test = std::env::current_exe().expect("this test's file");
+    let target = test.ancestors().nth(2).expect("target/debug/deps");
+    target.join("examples/quiclb")
+}
+
+/// A file of a test's own, removed with it.
+struct SpecFile(PathBuf);
+
+impl Drop for SpecFile {
+    fn drop(&mut self) {
+        // A test that failed has more to say than a file that stays.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Somebody who calls the tool.
+pub(crate) struct Operator {
+    file: SpecFile,
+}
+
+impl Operator {
+    pub(crate) fn new(test: &str) -> Self {
+        let name = format!("guideway-{}-{test}.json", std::process::id());
+        Self {
+            file: SpecFile(std::env::temp_dir().join(name)),
+        }
+    }
+
+    fn call(network: &Network, arguments: &[&str]) -> Output {
+        let run = || {
+            Command::new(tool())
+                .args(["-o", "json"])
+                .args(arguments)
+                .output()
+        };
+        network
+            .balancer
+            .run(run)
+            .expect("a thread")
+            .expect("the tool")
+    }
+
+    /// Calls the tool, which must succeed, and gives what it prints.
+    pub(crate) fn must(network: &Network, arguments: &[&str]) -> Value {
+        let output = Self::call(network, arguments);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{arguments:?}: {error}");
+        serde_json::from_slice(&output.stdout).expect("JSON")
+    }
+
+    /// Makes `document` what packets see. Another writer may be at work: then again.
+    pub(crate) fn apply(&self, network: &Network, document: &Value) -> Value {
+        const LOCKED: i32 = 4;
+        std::fs::write(&self.file.0, document.to_string()).expect("a file");
+        let path = self.file.0.to_str().expect("text");
+        for _ in 0..100 {
+            let output = Self::call(network, &["apply", path]);
+            let error = String::from_utf8_lossy(&output.stderr);
+            match output.status.code() {
+                Some(0) => return serde_json::from_slice(&output.stdout).expect("JSON"),
+                Some(LOCKED) => std::thread::sleep(std::time::Duration::from_millis(50)),
+                code => panic!("apply ended with {code:?}: {error}"),
+            }
+        }
+        panic!("apply found the instance locked for five seconds");
+    }
+
+    /// Takes the instance away with all that it knows.
+    pub(crate) fn purge(network: &Network) {
+        Self::must(network, &["detach", INSTANCE, "--purge"]);
+    }
+
+    pub(crate) fn status(network: &Network) -> Value {
+        Self::must(network, &["status", INSTANCE])
+    }
+}
+
+/// A running `quiclb run`.
+pub(crate) struct Collecting(Child);
+
+impl Collecting {
+    pub(crate) fn start(network: &Network) -> Self {
+        let spawn = || {
+            Command::new(tool())
+                .args(["run", INSTANCE])
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .spawn()
+        };
+        Self(
+            network
+                .balancer
+                .run(spawn)
+                .expect("a thread")
+                .expect("the tool"),
+        )
+    }
+
+    /// Ends it as `kill -9` does.
+    pub(crate) fn kill(&mut self) {
+        let ended = self.0.try_wait().expect("a child");
+        assert!(ended.is_none(), "it ended by itself: {ended:?}");
+        self.0.kill().expect("a child");
+        self.0.wait().expect("a child");
+    }
+}
+
+impl Drop for Collecting {
+    fn drop(&mut self) {
+        // Where it has ended already there is nothing to do.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
