@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! How it works and how to use it, page by page. No code.
 
+#[doc = include_str!("docs/affinity.md")]
+pub mod affinity {}
+
 #[doc = include_str!("docs/architecture.md")]
 pub mod architecture {}
 
