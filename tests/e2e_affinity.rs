@@ -17,13 +17,13 @@ use e2e::nat::Nat;
 use e2e::net::client4;
 use e2e::operator::{Collecting, Operator};
 use e2e::plain::{Flow, PlainServer};
-use e2e::quic::{Client, ServerOptions};
+use e2e::quic::{Client, Ids, ServerOptions};
 use e2e::spec::{document, service, Member, Routing, State};
 use e2e::{all, local, vip, World, DEADLINE};
 use serde_json::{json, Value};
 
 const RANDOM_IDS: ServerOptions = ServerOptions {
-    routable: false,
+    ids: Ids::Random,
     retry: false,
 };
 

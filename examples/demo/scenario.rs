@@ -24,6 +24,37 @@ const DEVIATIONS: f64 = 5.0;
 /// Names of the two services, which have the same backends and so the same shares.
 const SERVICES: [&str; 2] = ["quic4", "quic6"];
 
+/// How long a change of weights keeps handshakes of services routed by tuple where they are.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// What an act of the demo is about.
+#[derive(Clone, Copy)]
+struct Act {
+    /// Of the service of each address family.
+    routing: [Routing; 2],
+    /// What connection IDs say.
+    ids: Ids,
+    steps: usize,
+    introduction: &'static str,
+}
+
+/// Servers put their ID into connection IDs.
+const SERVER_IDS: Act = Act {
+    routing: [Routing::ServerId; 2],
+    ids: Ids::Plain,
+    steps: 6,
+    introduction: "Connection IDs carry server IDs: no state is needed.",
+};
+
+/// Servers know nothing of the balancer.
+const FLOW_STATE: Act = Act {
+    routing: [Routing::Learned, Routing::Tuple],
+    ids: Ids::Random,
+    steps: 5,
+    introduction: "Connection IDs are random: flow state keeps connections where they are. IPv4: \
+                   learned from packets.\nIPv6: by flow, remembered in slots that change.",
+};
+
 /// Size of the demo.
 pub(crate) struct Options {
     pub(crate) connections: usize,
@@ -32,7 +63,20 @@ pub(crate) struct Options {
 
 /// Runs every step. Returns what did not hold, one sentence each.
 pub(crate) async fn run(options: &Options, screen: &mut Screen) -> Result<Vec<String>, Failure> {
-    let mut demo = Demo::start(options.backends, screen)?;
+    screen.say(&format!(
+        "guideway demo: {VIP4} and {VIP6}, port {PORT}, on {} backends behind an XDP \
+         program.\nClients, balancer and backends each have a network namespace; answers go \
+         straight back.\nA bar shows where new connections landed under the plan in force, │ \
+         its planned end.\n",
+        options.backends
+    ));
+    let mut faults = server_ids(options, screen).await?;
+    faults.extend(flow_state(options, screen).await?);
+    Ok(faults)
+}
+
+async fn server_ids(options: &Options, screen: &mut Screen) -> Result<Vec<String>, Failure> {
+    let mut demo = Demo::start(SERVER_IDS, options.backends, screen)?;
     let all = options.connections;
     let half = all / 2;
 
@@ -69,7 +113,49 @@ pub(crate) async fn run(options: &Options, screen: &mut Screen) -> Result<Vec<St
     demo.finish().await
 }
 
+/// No server ID anywhere, and nobody dies: no connection may break at all.
+async fn flow_state(options: &Options, screen: &mut Screen) -> Result<Vec<String>, Failure> {
+    let mut demo = Demo::start(FLOW_STATE, options.backends, screen)?;
+    let all = options.connections / 2;
+    let half = all / 2;
+
+    demo.step(format!(
+        "connect: {all} QUIC connections over IPv4 and IPv6"
+    ));
+    demo.connect(all).await?;
+
+    demo.step(format!("drain backend 2, then {half} new connections"));
+    demo.members[1].state = State::Draining;
+    demo.publish()?;
+    demo.connect(half).await?;
+
+    demo.step(format!(
+        "weight of backend 3 from 1 to 4, then {half} new connections"
+    ));
+    demo.members[2].weight = 4;
+    demo.publish()?;
+    demo.watch(GRACE).await?;
+    demo.connect(half).await?;
+
+    demo.step("weight of backend 1 from 2 to 1".to_owned());
+    demo.members[0].weight = 1;
+    demo.publish()?;
+    demo.watch(Duration::from_secs(2)).await?;
+    demo.end_step()?;
+
+    demo.step(format!(
+        "backend 2 is ready again, then {half} new connections"
+    ));
+    demo.members[1].state = State::Ready;
+    demo.publish()?;
+    demo.watch(GRACE).await?;
+    demo.connect(half).await?;
+
+    demo.finish().await
+}
+
 struct Demo<'a> {
+    act: Act,
     screen: &'a mut Screen,
     network: Arc<Network>,
     servers: Vec<Server>,
@@ -86,17 +172,12 @@ struct Demo<'a> {
 }
 
 impl<'a> Demo<'a> {
-    fn start(backends: u32, screen: &'a mut Screen) -> Result<Demo<'a>, Failure> {
-        screen.say(&format!(
-            "guideway demo: {VIP4} and {VIP6}, port {PORT}, on {backends} backends behind an XDP \
-             program.\nClients, balancer and backends each have a network namespace; answers go \
-             straight back.\nA bar shows where new connections landed under the plan in force, │ \
-             its planned end.\n"
-        ));
+    fn start(act: Act, backends: u32, screen: &'a mut Screen) -> Result<Demo<'a>, Failure> {
+        screen.say(&format!("{}\n", act.introduction));
         let network = Arc::new(Network::build(backends)?);
         let identity = Identity::new();
         let options = ServerOptions {
-            ids: Ids::Plain,
+            ids: act.ids,
             retry: false,
         };
         let servers = network
@@ -116,8 +197,10 @@ impl<'a> Demo<'a> {
             network.backends.len()
         ];
         members[0].weight = 2;
-        let (balancer, published) = Balancer::start(&network, &specification(&network, &members))?;
+        let document = specification(act, &network, &members);
+        let (balancer, published) = Balancer::start(&network, &document)?;
         Ok(Demo {
+            act,
             screen,
             fleet: Fleet::new(network.clone(), identity),
             network,
@@ -135,12 +218,12 @@ impl<'a> Demo<'a> {
 
     fn step(&mut self, title: String) {
         self.step += 1;
-        self.title = format!("[{}/6] {title}", self.step);
+        self.title = format!("[{}/{}] {title}", self.step, self.act.steps);
     }
 
     /// Makes the members of this moment the ones that new connections see.
     fn publish(&mut self) -> Result<(), Failure> {
-        let document = specification(&self.network, &self.members);
+        let document = specification(self.act, &self.network, &self.members);
         self.published = self.balancer.publish(&self.network, &document)?;
         self.epoch += 1;
         let (moved, slots) = self.published.moved(SERVICES[0]);
@@ -327,12 +410,12 @@ impl<'a> Demo<'a> {
     }
 }
 
-fn specification(network: &Network, members: &[Member]) -> serde_json::Value {
+fn specification(act: Act, network: &Network, members: &[Member]) -> serde_json::Value {
     let vips = [IpAddr::V4(VIP4), IpAddr::V6(VIP6)].map(|vip| SocketAddr::new(vip, PORT));
     let backends = &network.backends;
     document(vec![
-        service(SERVICES[0], vips[0], Routing::ServerId, backends, members),
-        service(SERVICES[1], vips[1], Routing::ServerId, backends, members),
+        service(SERVICES[0], vips[0], act.routing[0], backends, members),
+        service(SERVICES[1], vips[1], act.routing[1], backends, members),
     ])
 }
 
