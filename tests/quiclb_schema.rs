@@ -101,6 +101,21 @@ fn fixed_keys_are_required() {
          kernel offload",
     );
     required(
+        "watch",
+        "/required",
+        "schema time interval_seconds services reasons findings",
+    );
+    required(
+        "watch",
+        "/$defs/ServiceRates/required",
+        "name packets_per_second bytes_per_second rules backends",
+    );
+    required(
+        "watch",
+        "/$defs/BackendRates/required",
+        "id packets_per_second share",
+    );
+    required(
         "plan",
         "/required",
         "schema instance_id interface ifindex mode digest base result spec services capacity \

@@ -4,6 +4,7 @@
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -73,6 +74,8 @@ pub(crate) enum Verb {
     Status(StatusArgs),
     /// Print events as JSON lines until a time or number is reached
     Events(EventsArgs),
+    /// Print live rates, one line or picture per interval, until stopped
+    Watch(WatchArgs),
     /// Write the bindings of connection IDs to a file
     AffinityExport(ExportArgs),
     /// Take over the bindings that another instance wrote
@@ -170,6 +173,21 @@ pub(crate) struct EventsArgs {
     /// Stop after so many events
     #[arg(default_value_t = 128)]
     pub(crate) limit: u32,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct WatchArgs {
+    /// UUID of the instance
+    pub(crate) instance: InstanceId,
+    /// Time between two looks: seconds, or a number with the unit s or ms
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = crate::watch::interval)]
+    pub(crate) interval: Duration,
+    /// Stop after so many intervals
+    #[arg(long, value_name = "N")]
+    pub(crate) count: Option<u32>,
+    /// Do the work of `run` meanwhile: follow interfaces that are made again, collect, close windows
+    #[arg(long)]
+    pub(crate) repair: bool,
 }
 
 #[derive(Debug, Args)]

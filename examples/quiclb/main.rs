@@ -27,6 +27,7 @@ mod schema;
 mod status;
 mod text;
 mod trace;
+mod watch;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -69,6 +70,7 @@ fn run(cli: &Cli, output: &Output) -> Result<Done, Failure> {
         Verb::Trace(arguments) => trace::run(arguments, &root, output),
         Verb::Doctor(arguments) => doctor::run(arguments, &root, output),
         Verb::Diff(arguments) => diff::run(arguments, &root, output),
+        Verb::Watch(arguments) => watch::run(arguments, &root, output),
         Verb::Schema(arguments) => schema::run(arguments, output),
     }
 }

@@ -44,6 +44,7 @@ pub mod schema;
 mod stats;
 mod status;
 pub mod trace;
+mod watch;
 
 pub use apply::{
     apply, plan_here, Applied, ApplyError, ApplyOptions, ApplyResult, ApplySchema, Wanted,
@@ -79,6 +80,7 @@ pub use status::{
     ProgramStatus, RedirectErrorSource, RedirectErrors, ServiceStatus, Status, StatusSchema, Sweep,
     TableStatus,
 };
+pub use watch::{BackendRates, ServiceRates, WatchLine, WatchSchema};
 
 pub use crate::kernel::attach::{AttachError, Mode};
 pub use crate::kernel::statedir::{StateDir, StateRoot};

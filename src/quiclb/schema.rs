@@ -36,6 +36,9 @@ pub const DOCTOR: &str = include_str!("schema/doctor.json");
 /// The schema of what an interface offers.
 pub const PROBE: &str = include_str!("schema/probe.json");
 
+/// The schema of a line of live rates.
+pub const WATCH: &str = include_str!("schema/watch.json");
+
 /// The schema of an error.
 pub const ERROR: &str = include_str!("schema/error.json");
 
@@ -61,6 +64,7 @@ pub const NAMES: &[&str] = &[
     "diff",
     "doctor",
     "probe",
+    "watch",
     "error",
     "affinity",
     "affinity-export",
@@ -81,6 +85,7 @@ pub fn named(name: &str) -> Option<&'static str> {
         "diff" => Some(DIFF),
         "doctor" => Some(DOCTOR),
         "probe" => Some(PROBE),
+        "watch" => Some(WATCH),
         "error" => Some(ERROR),
         "affinity" => Some(AFFINITY),
         "affinity-export" => Some(AFFINITY_EXPORT),
@@ -104,6 +109,7 @@ pub fn generate(name: &str) -> Option<String> {
         "diff" => Some(of::<super::SpecDiff>(name)),
         "doctor" => Some(of::<super::Diagnosis>(name)),
         "probe" => Some(of::<super::InterfaceProbe>(name)),
+        "watch" => Some(of::<super::WatchLine>(name)),
         "error" => Some(of::<super::ErrorDocument>(name)),
         "affinity" => Some(of::<crate::affinity::AffinityDocument>(name)),
         "affinity-export" => Some(of::<super::Exported>(name)),

@@ -14,6 +14,7 @@ mod refusals;
 mod targets;
 mod tracing;
 mod usage;
+mod watching;
 
 #[path = "../common/netns.rs"]
 mod netns;
