@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use guideway::affinity::rfc3339;
 use guideway::kernel::clock;
-use guideway::quiclb::{Collector, CollectorOptions, QuicLb, StateRoot, Stats, WatchLine};
+use guideway::quiclb::{Collector, CollectorOptions, QuicLb, StateRoot, Stats, Status, WatchLine};
 
 use crate::args::WatchArgs;
 use crate::failure::{Done, Failure};
@@ -36,9 +36,7 @@ pub(crate) fn run(
             step.map_err(|error| about(error.into()))?;
         }
         let (now, after) = look().map_err(about)?;
-        let status = QuicLb::open(&dir)
-            .and_then(|instance| instance.status())
-            .map_err(|error| about(error.into()))?;
+        let status = Status::of(&dir).map_err(|error| about(error.into()))?;
         let line = WatchLine::between(
             &before,
             &after,
