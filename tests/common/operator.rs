@@ -68,7 +68,8 @@ impl Operator {
         std::fs::write(&self.file.0, document.to_string()).expect("a file");
         let path = self.file.0.to_str().expect("text");
         for _ in 0..100 {
-            let output = Self::call(network, &["apply", path]);
+            // A backend that has lost its power is down, and told to be unhealthy all the same.
+            let output = Self::call(network, &["apply", path, "--force", "target-down"]);
             let error = String::from_utf8_lossy(&output.stderr);
             match output.status.code() {
                 Some(0) => return serde_json::from_slice(&output.stdout).expect("JSON"),
