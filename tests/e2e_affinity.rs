@@ -14,7 +14,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use e2e::nat::Nat;
-use e2e::net::client4;
+use e2e::net::{client4, Namespace, Network, EDGE};
 use e2e::operator::{Collecting, Operator};
 use e2e::plain::{Flow, PlainServer};
 use e2e::quic::{Client, Ids, ServerOptions};
@@ -238,20 +238,20 @@ fn no_connection_breaks_through_ten_changes() {
     let operator = Operator::new("ten-changes");
     let on = Some(READY);
     operator.apply(
-        &world.network,
+        &world.network.balancer,
         &specification(&world, &[on, on, on, None, None]),
     );
-    let mut collecting = Collecting::start(&world.network);
+    let mut collecting = Collecting::start(&world.network.balancer);
     e2e::block_on(async {
         let mut connections = open(&world, count(), DEADLINE).await;
         assert_eq!(ask(&mut connections, DEADLINE).await, []);
         for (n, (change, members)) in changes().into_iter().enumerate() {
             // What a backend still serves when it is removed breaks with it: so not before the end.
             connections.retain(|connection| members[connection.home as usize - 1].is_some());
-            operator.apply(&world.network, &specification(&world, &members));
+            operator.apply(&world.network.balancer, &specification(&world, &members));
             if n % 2 == 1 {
                 collecting.kill();
-                collecting = Collecting::start(&world.network);
+                collecting = Collecting::start(&world.network.balancer);
             }
             assert_eq!(ask(&mut connections, DEADLINE).await, [], "{change}");
             connections.extend(open(&world, 8, DEADLINE).await);
@@ -269,7 +269,7 @@ fn no_connection_breaks_through_ten_changes() {
             state: State::Unhealthy,
             ..READY
         });
-        operator.apply(&world.network, &specification(&world, &members));
+        operator.apply(&world.network.balancer, &specification(&world, &members));
         let lost = connections
             .iter()
             .filter(|connection| connection.home == dead)
@@ -279,7 +279,7 @@ fn no_connection_breaks_through_ten_changes() {
         assert!(broken.iter().all(|(home, _)| *home == dead), "{broken:?}");
         assert_eq!(broken.len(), lost);
     });
-    let status = Operator::status(&world.network);
+    let status = Operator::status(&world.network.balancer);
     let flows = &status["affinity"]["flows"];
     assert!(flows["used"].as_u64() > Some(0), "{status}");
     assert_eq!(flows["refused"], 0, "{status}");
@@ -296,7 +296,7 @@ fn without_memory_of_what_was_before_connections_break() {
     let operator = Operator::new("no-memory");
     let on = Some(READY);
     operator.apply(
-        &world.network,
+        &world.network.balancer,
         &specification(&world, &[on, on, on, None, None]),
     );
     e2e::block_on(async {
@@ -304,8 +304,8 @@ fn without_memory_of_what_was_before_connections_break() {
         let mut connections = open(&world, 30, patience).await;
         let opened = connections.len();
         for (_, members) in changes().into_iter().take(2) {
-            Operator::purge(&world.network);
-            operator.apply(&world.network, &specification(&world, &members));
+            Operator::purge(&world.network.balancer);
+            operator.apply(&world.network.balancer, &specification(&world, &members));
             ask(&mut connections, patience).await;
         }
         assert!(connections.len() < opened, "every connection survived");
@@ -327,10 +327,10 @@ fn windows_close_and_slots_become_plain_again_beside_live_flows() {
         services.retain(|service| service["name"] == "tcp6");
         document
     };
-    operator.apply(&world.network, &only(&[on, on, on, None, None]));
-    let mut collecting = Collecting::start(&world.network);
+    operator.apply(&world.network.balancer, &only(&[on, on, on, None, None]));
+    let mut collecting = Collecting::start(&world.network.balancer);
     let marks = || {
-        let status = Operator::status(&world.network);
+        let status = Operator::status(&world.network.balancer);
         let flows = &status["affinity"]["flows"];
         let number = |name: &str| flows[name].as_u64().unwrap_or_else(|| panic!("{status}"));
         (number("open_slots"), number("held_slots"))
@@ -338,7 +338,7 @@ fn windows_close_and_slots_become_plain_again_beside_live_flows() {
     e2e::block_on(async {
         let opening = (0..60).map(|n| Connection::open(&world, 1, n, DEADLINE));
         let mut connections = all(opening).await;
-        let published = operator.apply(&world.network, &only(&[on, on, on, on, None]));
+        let published = operator.apply(&world.network.balancer, &only(&[on, on, on, on, None]));
         let predicted = published["disruption"][0]["slots_open"].as_u64();
         let (open, _) = marks();
         assert_eq!(Some(open), predicted, "{published}");
@@ -404,4 +404,99 @@ fn learned_connections_survive_a_nat_that_forgets() {
     assert!(rules.get("cid_learned") > Some(&16), "{rules:?}");
     let others = world.counters().others;
     assert!(others["rebind"] >= 16, "{others:?}");
+}
+
+/// A second way to the backends: a balancer of its own, with interfaces of its own.
+fn second_balancer(network: &Network) -> Namespace {
+    let balancer = Namespace::with_private_bpffs().expect("a namespace");
+    let clients = &network.clients;
+    let mac = "02:00:00:00:00:03";
+    let mut setup = format!(
+        "link add c1 type veth peer name {EDGE} address {mac} netns {}\nlink set c1 up\n",
+        balancer.path()
+    );
+    for n in 0..2 {
+        let vip = vip(n).ip();
+        setup += &format!("neigh add {vip} lladdr {mac} dev c1 nud permanent\n");
+    }
+    clients.ip(&setup).expect("a second edge");
+    clients.offload("c1", "tx", "off").expect("a second edge");
+    let mut setup = format!("link set lo up\nlink set {EDGE} up\n");
+    for backend in &network.backends {
+        let (interface, mac) = (&backend.interface, &backend.mac);
+        setup += &format!(
+            "link add {interface} type veth peer name lb2 address {mac} netns {}\n\
+             link set {interface} up\n",
+            backend.namespace.path()
+        );
+    }
+    balancer.ip(&setup).expect("ways to the backends");
+    for backend in &network.backends {
+        let ends = &backend.namespace;
+        ends.ip("link set lb2 up\n").expect("a second way");
+        ends.offload("lb2", "gro", "on").expect("a second way");
+    }
+    balancer
+}
+
+/// How many of the connections that one balancer knows live on behind another, which has another
+/// table, and is given what the first one knows or not.
+fn moved_to_another_balancer(hand_over: bool) -> (usize, usize) {
+    let world = World::new(4, RANDOM_IDS);
+    let backends = &world.network.backends;
+    let learned = |members: &[Member]| {
+        let service = service("learned", vip(0), Routing::Learned, backends, members);
+        document(vec![service])
+    };
+    let operator = Operator::new(&format!("move-{hand_over}"));
+    let first = &world.network.balancer;
+    operator.apply(first, &learned(&[READY; 4]));
+    let second = second_balancer(&world.network);
+    let mut members = [READY; 4];
+    members[3].weight = 5;
+    operator.apply(&second, &learned(&members));
+    e2e::block_on(async {
+        let mut clients = Vec::new();
+        let patience = Duration::from_secs(3);
+        for n in 0..32 {
+            let (at, from) = (vip(0), client4(n));
+            let client =
+                Client::connect(&world.network.clients, &world.identity, from, at, patience);
+            clients.push(client.await.expect("a socket").expect("a connection"));
+        }
+        // Once more: the ID that the client uses for good is seen on a flow that is known.
+        assert_eq!(
+            all(clients.iter().map(Client::echo)).await,
+            vec![Ok(()); 32]
+        );
+        if hand_over {
+            let file = std::env::temp_dir().join(format!("guideway-{}.json", std::process::id()));
+            let path = file.to_str().expect("text");
+            let report = Operator::hand_over(first, &second, path);
+            std::fs::remove_file(&file).expect("the file");
+            assert!(report["accepted"].as_u64() >= Some(32), "{report}");
+        }
+        let route = format!("route replace {} dev c1\n", vip(0).ip());
+        world.network.clients.ip(&route).expect("another way");
+        let echoes = all(clients.iter().map(Client::echo)).await;
+        (
+            echoes.iter().filter(|echo| echo.is_ok()).count(),
+            clients.len(),
+        )
+    })
+}
+
+#[test]
+fn connections_go_on_behind_a_balancer_that_was_told_of_them() {
+    if e2e::require_kernel("connections_go_on_behind_a_balancer_that_was_told_of_them") {
+        assert_eq!(moved_to_another_balancer(true), (32, 32));
+    }
+}
+
+#[test]
+fn connections_break_behind_a_balancer_that_was_not_told_of_them() {
+    if e2e::require_kernel("connections_break_behind_a_balancer_that_was_not_told_of_them") {
+        let (alive, opened) = moved_to_another_balancer(false);
+        assert!(alive < opened, "all {opened} live");
+    }
 }

@@ -73,7 +73,7 @@ impl Namespace {
         })
     }
 
-    fn with_private_bpffs() -> io::Result<Namespace> {
+    pub(crate) fn with_private_bpffs() -> io::Result<Namespace> {
         in_thread(|| {
             unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS)?;
             quiet_defaults()?;

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::Value;
 
-use super::net::Network;
+use super::net::Namespace;
 use super::spec::INSTANCE;
 
 /// The tool's binary, which Cargo builds beside the tests.
@@ -40,23 +40,19 @@ impl Operator {
         }
     }
 
-    fn call(network: &Network, arguments: &[&str]) -> Output {
+    fn call(balancer: &Namespace, arguments: &[&str]) -> Output {
         let run = || {
             Command::new(tool())
                 .args(["-o", "json"])
                 .args(arguments)
                 .output()
         };
-        network
-            .balancer
-            .run(run)
-            .expect("a thread")
-            .expect("the tool")
+        balancer.run(run).expect("a thread").expect("the tool")
     }
 
     /// Calls the tool, which must end with one of these codes, and gives what it prints.
-    fn must(network: &Network, arguments: &[&str], codes: &[i32]) -> Value {
-        let output = Self::call(network, arguments);
+    fn must(balancer: &Namespace, arguments: &[&str], codes: &[i32]) -> Value {
+        let output = Self::call(balancer, arguments);
         let error = String::from_utf8_lossy(&output.stderr);
         let code = output.status.code().expect("no signal");
         assert!(codes.contains(&code), "{arguments:?}: {code}: {error}");
@@ -64,13 +60,13 @@ impl Operator {
     }
 
     /// Makes `document` what packets see. Another writer may be at work: then again.
-    pub(crate) fn apply(&self, network: &Network, document: &Value) -> Value {
+    pub(crate) fn apply(&self, balancer: &Namespace, document: &Value) -> Value {
         const LOCKED: i32 = 4;
         std::fs::write(&self.file.0, document.to_string()).expect("a file");
         let path = self.file.0.to_str().expect("text");
         for _ in 0..100 {
             // A backend that has lost its power is down, and told to be unhealthy all the same.
-            let output = Self::call(network, &["apply", path, "--force", "target-down"]);
+            let output = Self::call(balancer, &["apply", path, "--force", "target-down"]);
             let error = String::from_utf8_lossy(&output.stderr);
             match output.status.code() {
                 Some(0) => return serde_json::from_slice(&output.stdout).expect("JSON"),
@@ -81,15 +77,21 @@ impl Operator {
         panic!("apply found the instance locked for five seconds");
     }
 
-    /// Takes the instance away with all that it knows.
-    pub(crate) fn purge(network: &Network) {
-        Self::must(network, &["detach", INSTANCE, "--purge"], &[0]);
+    /// Writes the bindings of connection IDs to a file, and reads them from it elsewhere.
+    pub(crate) fn hand_over(from: &Namespace, to: &Namespace, file: &str) -> Value {
+        Self::must(from, &["affinity-export", INSTANCE, file], &[0]);
+        Self::must(to, &["affinity-import", INSTANCE, file], &[0])
     }
 
-    pub(crate) fn status(network: &Network) -> Value {
+    /// Takes the instance away with all that it knows.
+    pub(crate) fn purge(balancer: &Namespace) {
+        Self::must(balancer, &["detach", INSTANCE, "--purge"], &[0]);
+    }
+
+    pub(crate) fn status(balancer: &Namespace) -> Value {
         // A dead backend is a finding.
         const DEGRADED: i32 = 5;
-        Self::must(network, &["status", INSTANCE], &[0, DEGRADED])
+        Self::must(balancer, &["status", INSTANCE], &[0, DEGRADED])
     }
 }
 
@@ -97,7 +99,7 @@ impl Operator {
 pub(crate) struct Collecting(Child);
 
 impl Collecting {
-    pub(crate) fn start(network: &Network) -> Self {
+    pub(crate) fn start(balancer: &Namespace) -> Self {
         let spawn = || {
             Command::new(tool())
                 .args(["run", INSTANCE])
@@ -105,13 +107,7 @@ impl Collecting {
                 .stdout(Stdio::null())
                 .spawn()
         };
-        Self(
-            network
-                .balancer
-                .run(spawn)
-                .expect("a thread")
-                .expect("the tool"),
-        )
+        Self(balancer.run(spawn).expect("a thread").expect("the tool"))
     }
 
     /// Ends it as `kill -9` does.
