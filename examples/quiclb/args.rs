@@ -58,7 +58,7 @@ impl Cli {
 pub(crate) enum Form {
     /// For people.
     Text,
-    /// One JSON object; events: one per line.
+    /// One JSON object; events and run: one per line.
     Json,
 }
 
@@ -80,6 +80,8 @@ pub(crate) enum Verb {
     AffinityExport(ExportArgs),
     /// Take over the bindings that another instance wrote
     AffinityImport(ImportArgs),
+    /// Collect the flow state of an instance and end its transitions, until SIGTERM
+    Run(RunArgs),
     /// Take an instance off its interface
     Detach(DetachArgs),
     /// Run frames through the program itself and show what becomes of them, and why
@@ -224,6 +226,12 @@ impl ImportArgs {
 
 fn conflict() -> PossibleValuesParser {
     PossibleValuesParser::new(Conflict::ALL.map(Conflict::as_str))
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// UUID of the instance
+    pub(crate) instance: InstanceId,
 }
 
 #[derive(Debug, Args)]

@@ -6,6 +6,7 @@
 //! quiclb apply spec.json          publish and attach
 //! quiclb status                   which instances there are
 //! quiclb status INSTANCE          what one of them does
+//! quiclb run INSTANCE             collect its flow state and end its transitions, until SIGTERM
 //! ```
 //!
 //! It works on the network namespace that it is started in, and keeps nothing but what the kernel
@@ -23,6 +24,7 @@ mod input;
 mod output;
 mod plan;
 mod probe;
+mod run;
 mod schema;
 mod status;
 mod text;
@@ -66,6 +68,7 @@ fn run(cli: &Cli, output: &Output) -> Result<Done, Failure> {
         Verb::Events(arguments) => events::run(arguments, &root, output),
         Verb::AffinityExport(arguments) => affinity::export(arguments, &root, output),
         Verb::AffinityImport(arguments) => affinity::import(arguments, &root, output),
+        Verb::Run(arguments) => run::run(arguments, &root, output),
         Verb::Detach(arguments) => detach::run(arguments, &root, output),
         Verb::Trace(arguments) => trace::run(arguments, &root, output),
         Verb::Doctor(arguments) => doctor::run(arguments, &root, output),

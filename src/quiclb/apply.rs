@@ -11,17 +11,19 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use super::attachment::{refuse_misplaced, refuse_occupied};
+use super::collector::{Collector, CollectorOptions};
 use super::error::{InstanceError, PlanError, PublishError};
-use super::finding::Finding;
+use super::finding::{Finding, FindingCode};
 use super::instance::{QuicLb, Writer};
 use super::loader::Loader;
 use super::measure::Before;
 use super::observe::observe_for;
 use super::publish::Publication;
-use super::status::{has_errors, Attachment, Status};
+use super::status::{has_errors, Attachment, Status, APPLY};
 use crate::error::ErrorKind;
 use crate::id::InstanceId;
 use crate::kernel::attach::AttachError;
+use crate::kernel::clock;
 use crate::kernel::statedir::{StateDir, StateRoot};
 use crate::plan::{
     plan, Base, Check, CheckCode, CheckResult, Live, Options, Plan, PlanFile, PlanResult,
@@ -291,7 +293,21 @@ pub fn apply(
     match publish_and_attach(&mut writer, &plan, options.keep) {
         Ok((before, published)) => {
             let disruption = before.disruption(&writer, &plan)?;
+            // What was asked for is done, whatever becomes of this.
+            let collected = Collector::new(&dir, CollectorOptions::default())
+                .step_with(&mut writer, clock::monotonic_ns());
             let mut applied = report(&dir, &plan, &published, disruption)?;
+            match collected {
+                Ok(stepped) => {
+                    applied.generation = stepped.generation.unwrap_or(applied.generation)
+                }
+                Err(error) => applied.findings.push(Finding::new(
+                    FindingCode::NoCollector,
+                    dir.path().display(),
+                    format!("flow state was not collected: {error}"),
+                    APPLY,
+                )),
+            }
             // What the caller has named is no news.
             let named = |finding: &Finding| {
                 let mut force = options.force.iter();

@@ -29,6 +29,7 @@
 mod batch;
 mod follow;
 mod levels;
+mod line;
 mod pass;
 mod report;
 mod rules;
@@ -61,6 +62,7 @@ use tools::Tools;
 pub use follow::{Cause, Followed};
 pub(super) use levels::{number as level_number, occupancy};
 pub use levels::{LevelChange, Occupancy, StateTable};
+pub use line::{RunLine, RunSchema};
 pub use report::{Deleted, SweepMethod, SweepReport, SweptService};
 
 /// How a collector works.
@@ -223,6 +225,8 @@ pub struct Collector {
     counted: Option<Counted>,
     /// No plan is made before this time.
     follow_ns: u64,
+    /// What stood against the last one.
+    stands: Option<String>,
 }
 
 /// What a complete sweep counted, for estimates between sweeps.
@@ -244,6 +248,7 @@ impl Collector {
             batch: None,
             counted: None,
             follow_ns: 0,
+            stands: None,
         }
     }
 
@@ -255,7 +260,7 @@ impl Collector {
     /// # Errors
     /// [`CollectError`]; among others there is no such instance.
     pub fn step(&mut self, now_ns: u64) -> Result<Stepped, CollectError> {
-        match Writer::open(&self.dir) {
+        match Writer::open_now(&self.dir) {
             Ok(mut writer) => self.step_with(&mut writer, now_ns),
             Err(error) if error.kind() == ErrorKind::Locked => Ok(Stepped {
                 locked: true,

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::attachment::{index_of, pinned_program, refuse_occupied, remove_link, LINK};
 use super::error::{DetachError, InstanceError};
-use super::instance::QuicLb;
+use super::instance::{QuicLb, PATIENCE};
 use crate::error::ErrorKind;
 use crate::id::{InstanceId, InterfaceName};
 use crate::kernel::attach::{AttachError, NetlinkAttachment, XdpLink};
@@ -64,7 +64,7 @@ pub fn detach(dir: &StateDir, purge: bool) -> Result<Detached, DetachError> {
         removed: Vec::new(),
         left: Vec::new(),
     };
-    let lock = match dir.lock() {
+    let lock = match dir.lock_within(PATIENCE) {
         // A process that died while it made the instance may have left parts of it all the same.
         Err(error @ StateError::NoInstance { .. }) if purge => {
             sweep(dir, &mut report);

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use super::bindings::Registry;
 use super::contexts;
@@ -244,6 +245,9 @@ pub(super) fn open_map(
     }
 }
 
+/// How long a writer waits for another, which may be a collector in the middle of a step.
+pub(super) const PATIENCE: Duration = Duration::from_secs(2);
+
 /// An instance to change: the only one, as long as it lives.
 ///
 /// Holds the exclusive lock on the state directory. Everything that [`QuicLb`] offers is there
@@ -263,13 +267,21 @@ impl Deref for Writer {
 }
 
 impl Writer {
-    /// Opens an existing instance to change it, and takes its lock. The [`Loader`](super::Loader)
-    /// also makes and repairs.
+    /// Opens an existing instance to change it, and takes its lock, for which it waits up to two
+    /// seconds: a collector holds it for less. The [`Loader`](super::Loader) also makes and repairs.
     ///
     /// # Errors
     /// As [`QuicLb::open`], and the lock is held by another process.
     pub fn open(dir: &StateDir) -> Result<Self, InstanceError> {
-        let lock = dir.lock()?;
+        Self::with(dir, dir.lock_within(PATIENCE)?)
+    }
+
+    /// As [`open`](Self::open), but without waiting.
+    pub(super) fn open_now(dir: &StateDir) -> Result<Self, InstanceError> {
+        Self::with(dir, dir.lock()?)
+    }
+
+    fn with(dir: &StateDir, lock: StateDirLock) -> Result<Self, InstanceError> {
         Ok(Self {
             balancer: QuicLb::open(dir)?,
             lock,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::bindings::Registry;
 use super::error::InstanceError;
-use super::instance::{entries, meta, open_map, shapes, Maps, QuicLb, Writer, PROGRAM};
+use super::instance::{entries, meta, open_map, shapes, Maps, QuicLb, Writer, PATIENCE, PROGRAM};
 use crate::abi;
 use crate::kernel::keys::{self, Contexts};
 use crate::kernel::map::{Map, MapShape};
@@ -35,7 +35,7 @@ impl Loader {
         }
     }
 
-    /// Makes or opens the instance and takes its lock.
+    /// Makes or opens the instance and takes its lock, for which it waits up to two seconds.
     ///
     /// A new instance appears whole or not at all. In an existing one, a program or map that is
     /// missing is made again around those that are there.
@@ -50,7 +50,7 @@ impl Loader {
                 result => return result,
             }
         }
-        let lock = self.dir.lock()?;
+        let lock = self.dir.lock_within(PATIENCE)?;
         self.dir.version()?;
         lock.repair_sections()?;
         self.check_limits()?;

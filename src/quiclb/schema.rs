@@ -42,6 +42,9 @@ pub const WATCH: &str = include_str!("schema/watch.json");
 /// The schema of an error.
 pub const ERROR: &str = include_str!("schema/error.json");
 
+/// The schema of a line of the collector.
+pub const RUN: &str = include_str!("schema/run.json");
+
 /// The schema of the document in which bindings travel. Unlike the others it is read, too.
 pub const AFFINITY: &str = include_str!("schema/affinity.json");
 
@@ -66,6 +69,7 @@ pub const NAMES: &[&str] = &[
     "probe",
     "watch",
     "error",
+    "run",
     "affinity",
     "affinity-export",
     "affinity-import",
@@ -87,6 +91,7 @@ pub fn named(name: &str) -> Option<&'static str> {
         "probe" => Some(PROBE),
         "watch" => Some(WATCH),
         "error" => Some(ERROR),
+        "run" => Some(RUN),
         "affinity" => Some(AFFINITY),
         "affinity-export" => Some(AFFINITY_EXPORT),
         "affinity-import" => Some(AFFINITY_IMPORT),
@@ -111,6 +116,7 @@ pub fn generate(name: &str) -> Option<String> {
         "probe" => Some(of::<super::InterfaceProbe>(name)),
         "watch" => Some(of::<super::WatchLine>(name)),
         "error" => Some(of::<super::ErrorDocument>(name)),
+        "run" => Some(of::<super::collector::RunLine>(name)),
         "affinity" => Some(of::<crate::affinity::AffinityDocument>(name)),
         "affinity-export" => Some(of::<super::Exported>(name)),
         "affinity-import" => Some(of::<super::Imported>(name)),

@@ -11,6 +11,7 @@ mod life;
 mod planning;
 mod promises;
 mod refusals;
+mod run;
 mod targets;
 mod tracing;
 mod usage;

@@ -13,7 +13,8 @@ fn what_is_no_command_line_is_a_usage_error_in_both_forms() {
         &[][..],
         &["no-such-verb"],
         // Verbs of the family that this version does not have.
-        &["run", INSTANCE],
+        &["run"],
+        &["run", "not-a-uuid"],
         &["watch", INSTANCE],
         &["upgrade", INSTANCE],
         &["rollback", INSTANCE],

@@ -5,6 +5,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::fcntl::{renameat2, Flock, FlockArg, RenameFlags};
@@ -12,6 +13,9 @@ use nix::libc;
 
 use super::{names_in, Section, StateDir, StateError};
 use crate::kernel::SysError;
+
+/// Time between two attempts to take a lock.
+const RETRY: Duration = Duration::from_millis(3);
 
 /// What a directory is called before it is complete, and after it was given up.
 const DRAFT_PREFIX: &str = "new-";
@@ -35,6 +39,20 @@ impl StateDir {
                     return Err(self.no_instance())
                 }
                 Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// As [`lock`](Self::lock), but waits so long for another process that holds it.
+    pub fn lock_within(&self, patience: Duration) -> Result<StateDirLock, StateError> {
+        let end = Instant::now() + patience;
+        loop {
+            match self.lock() {
+                // Whoever holds it for long is no collector, which takes it step by step.
+                Err(StateError::Locked { .. }) if Instant::now() < end => {
+                    std::thread::sleep(RETRY);
+                }
+                result => return result,
             }
         }
     }

@@ -48,8 +48,10 @@ pub struct Followed {
     pub publish_ms: f64,
 }
 
-/// After a plan that changed nothing, or could not be made, none is made for so long.
+/// After a plan that changed nothing none is made for so long.
 const PAUSE: Duration = Duration::from_secs(1);
+/// After one that could not be made, or not be published.
+const STANDS: Duration = Duration::from_secs(10);
 
 impl Collector {
     /// Publishes what is due, if anything is; what stands in the way is said in words.
@@ -73,9 +75,32 @@ impl Collector {
             return Ok(None);
         }
         if now_ns < self.follow_ns {
-            return Ok(None);
+            return self
+                .stands
+                .clone()
+                .map_or(Ok(None), |stands| Err(FollowError::Stands(stands)));
         }
-        self.follow_ns = now_ns.saturating_add(PAUSE.as_nanos() as u64);
+        let followed = self.publish_due(writer, live, causes, now_ns);
+        let pause = match &followed {
+            Ok(Some(_)) => Duration::ZERO,
+            Err(FollowError::Stands(_)) => STANDS,
+            _ => PAUSE,
+        };
+        self.follow_ns = now_ns.saturating_add(pause.as_nanos() as u64);
+        self.stands = match &followed {
+            Err(FollowError::Stands(stands)) => Some(stands.clone()),
+            _ => None,
+        };
+        followed
+    }
+
+    fn publish_due(
+        &mut self,
+        writer: &mut Writer,
+        live: &Live,
+        causes: Vec<Cause>,
+        now_ns: u64,
+    ) -> Result<Option<Followed>, FollowError> {
         if let Some(ifindex) = elsewhere(writer).map_err(CollectError::from)? {
             return Err(FollowError::Stands(format!(
                 "attached to interface {ifindex} of another network namespace: only there can \
@@ -101,7 +126,6 @@ impl Collector {
         if published.result == PlanResult::Unchanged && !lost_targets {
             return Ok(None);
         }
-        self.follow_ns = 0;
         let after = writer
             .live_record()
             .map_err(CollectError::from)?
