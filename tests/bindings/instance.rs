@@ -155,6 +155,28 @@ impl Table {
             .expect("written");
     }
 
+    /// Writes what is left of an entry whose memory somebody else got.
+    pub(crate) fn set_with_tag(&self, service: ServiceId, cid: &Cid, entry: Binding, tag: u16) {
+        let key = CidKey::new(service, *cid).to_abi();
+        let entry = Binding { tag, ..entry }.to_abi();
+        self.cids
+            .update(&key, &entry, Update::Any)
+            .expect("written");
+    }
+
+    /// Sets what may be inserted for the first service.
+    pub(crate) fn set_level(&self, balancer: &QuicLb, level: u32) {
+        let path = balancer.dir().path().join("maps/gw_ql_level");
+        let map = Map::open_any(&path).unwrap_or_else(|error| panic!("{error}"));
+        let levels = Array::<abi::Admission>::new(map).expect("its shape");
+        let admission = abi::Admission {
+            cids: level,
+            ..Default::default()
+        };
+        // The first service of an instance has the first counters.
+        levels.set(0, &admission).expect("written");
+    }
+
     pub(crate) fn remove(&self, service: ServiceId, cid: &Cid) {
         let key = CidKey::new(service, *cid).to_abi();
         self.cids.remove(&key).expect("removed");

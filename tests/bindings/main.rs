@@ -4,6 +4,7 @@
 #[path = "../common/netns.rs"]
 mod netns;
 
+mod import;
 mod instance;
 mod many;
 mod register;
