@@ -250,10 +250,9 @@ fn an_import_and_learning_agree_on_every_connection_id() {
                     number += 7;
                 }
             });
+            let _stop = Stop(done);
             let document = binding(0..800, 2);
-            let report = writer.import(&document, Conflict::Keep).expect("imported");
-            done.store(true, Ordering::Relaxed);
-            report
+            writer.import(&document, Conflict::Keep).expect("imported")
         });
         assert_eq!(report.total(), 800);
         assert_eq!(report.accepted + report.kept, 800, "{report:?}");

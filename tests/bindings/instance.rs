@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use guideway::abi;
 use guideway::affinity::{cid_tag, Binding, CidKey, Origin, Phase};
@@ -203,6 +204,15 @@ impl Table {
                 Err(error) => panic!("{error}"),
             }
         }
+    }
+}
+
+/// Tells the threads of a test to stop, also when it fails: their scope waits for them.
+pub(crate) struct Stop<'a>(pub(crate) &'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 

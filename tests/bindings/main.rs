@@ -7,6 +7,7 @@ mod netns;
 mod import;
 mod instance;
 mod many;
+mod packets;
 mod register;
 
 use netns::isolated;

@@ -102,6 +102,7 @@ fn registrations_survive_learning_at_full_speed() {
         let (of, dir) = (service(&two()), dir(&two()));
         let (place, done) = (place(&writer, 1), AtomicBool::new(false));
         std::thread::scope(|scope| {
+            let stop = Stop(&done);
             // Learns the same connection IDs, as packets do.
             let (learner, done) = (Table::of(&writer), &done);
             scope.spawn(move || {
@@ -133,7 +134,7 @@ fn registrations_survive_learning_at_full_speed() {
                 })
                 .collect();
             let ended: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
-            done.store(true, Ordering::Relaxed);
+            drop(stop);
             ended
                 .into_iter()
                 .for_each(|ended| ended.expect("no failure"));
