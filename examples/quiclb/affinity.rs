@@ -78,7 +78,7 @@ fn name(path: &Path) -> String {
     path.display().to_string()
 }
 
-fn read(path: &Path) -> Result<AffinityDocument, Failure> {
+pub(crate) fn read(path: &Path) -> Result<AffinityDocument, Failure> {
     let name = input::name(path);
     let options = ReadOptions::default();
     read_affinity(input::open(path)?, &options).map_err(|error| {

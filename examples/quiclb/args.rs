@@ -259,6 +259,9 @@ pub(crate) struct TraceArgs {
     /// Where the payload comes from [default: an address set aside for documentation]
     #[arg(long, value_name = "ADDR:PORT", requires = "payload", conflicts_with_all = ["pcap", "hex"])]
     pub(crate) source: Option<SocketAddr>,
+    /// Have frames meet the bindings of this export of an instance; - is standard input
+    #[arg(long, value_name = "FILE")]
+    pub(crate) state: Option<PathBuf>,
     /// Let no frame meet the state that earlier ones left
     #[arg(long)]
     pub(crate) fresh: bool,

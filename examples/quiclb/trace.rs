@@ -12,6 +12,7 @@ use guideway::quiclb::trace::{
 use guideway::quiclb::{decryption, observe, StateRoot};
 use guideway::service::Spec;
 
+use crate::affinity;
 use crate::args::TraceArgs;
 use crate::failure::{Done, Failure};
 use crate::input::{self, Document};
@@ -31,8 +32,11 @@ pub(crate) fn run(
     } = wanted(arguments, root)?;
     let mut world = observe().map_err(|error| Failure::new(error.kind(), &error))?;
     world.decryption = decryption();
-    let scenario = Scenario::new(live.as_ref(), &spec, &world, options)
+    let mut scenario = Scenario::new(live.as_ref(), &spec, &world, options)
         .map_err(|faults| Failure::invalid(&name, &faults))?;
+    if let Some(path) = &arguments.state {
+        scenario.import(&affinity::read(path)?);
+    }
     let reset = if arguments.fresh {
         Reset::BeforeEach
     } else {

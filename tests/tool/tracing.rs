@@ -68,6 +68,70 @@ fn a_payload_goes_where_the_table_says() {
     });
 }
 
+/// The same packet without and with the bindings of an export, in JSON and as text.
+#[test]
+fn bindings_of_an_export_are_there_first() {
+    isolated("tool::trace_state", || {
+        let files = Files::new("trace-state");
+        let spec = files.write("spec.json", EXAMPLE);
+        let export = |backend: u32| {
+            json!({
+                "schema": "guideway.affinity/v1", "exported_at": "2024-05-06T07:08:09Z",
+                "instance": INSTANCE,
+                "services": [{
+                    "id": 0x8cd5_d28f_u32, "name": "quic-api", "vip": "203.0.113.80",
+                    "protocol": "udp", "port": 443,
+                    "bindings": [{"cid": "5a5a5a5a5a5a5a5a", "backend": backend,
+                                  "origin": "registered", "last_seen_ns": 1}],
+                }],
+            })
+        };
+        let source = ["--source", "198.51.100.7:50000"];
+        let short = "40 5a5a5a5a5a5a5a5a 00 00 00";
+        let arguments = ["trace", &spec, "--payload", short, "--service", "quic-api"];
+        let arguments = [&arguments[..], &source].concat();
+        let packet = |trace: Value| {
+            let packet = &trace["packets"][0];
+            json!([packet["rule"], packet["backend"]["id"], packet["created"]])
+        };
+        let without = quiclb_json(&arguments).exits(0).valid("trace");
+        assert_eq!(packet(without), json!(["table", 2, ["flow"]]));
+
+        // The table says 2, the export 1.
+        let state = files.write("state.json", export(1).to_string());
+        let arguments_with = |state: &str| -> Vec<String> {
+            let all = arguments.iter().copied().chain(["--state", state]);
+            all.map(str::to_owned).collect()
+        };
+        let with = arguments_with(&state);
+        let with: Vec<_> = with.iter().map(String::as_str).collect();
+        let trace = quiclb_json(&with).exits(0).valid("trace");
+        assert!(trace["notes"].to_string().contains("1 of 1 bindings"));
+        assert_eq!(packet(trace), json!(["cid_imported", 1, ["flow"]]));
+        let text = quiclb(&with).exits(0).stdout;
+        for part in [
+            "by cid_imported",
+            "backend 1",
+            "makes an entry for its flow",
+        ] {
+            assert!(text.contains(part), "no {part:?} in\n{text}");
+        }
+
+        for (document, kind) in [
+            (export(1).to_string().replace("v1", "v2"), "invalid"),
+            (export(1).to_string()[..100].to_owned(), "invalid"),
+        ] {
+            let state = files.write("state.json", document);
+            let with = arguments_with(&state);
+            let with: Vec<_> = with.iter().map(String::as_str).collect();
+            quiclb_json(&with).fails(1, kind);
+        }
+        let missing = arguments_with(&files.path("missing"));
+        let missing: Vec<_> = missing.iter().map(String::as_str).collect();
+        quiclb_json(&missing).fails(1, "io");
+    });
+}
+
 #[test]
 fn captures_are_traced_and_what_cannot_be_used_is_partial() {
     isolated("tool::trace_pcap", || {

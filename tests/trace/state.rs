@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! What frames leave for later frames, and what a change that is under way makes of them.
 
+use guideway::affinity::{AffinityDocument, ReadOptions};
 use guideway::capture::Frame;
 use guideway::plan::{plan, Device, Options, World};
 use guideway::quiclb::trace::{run, Reset, Scenario};
@@ -9,7 +10,7 @@ use serde_json::{json, Value};
 
 use crate::build::*;
 use crate::netns::isolated;
-use crate::{example, parse, trace_frames};
+use crate::{elsewhere, example, parse, trace_frames};
 
 const CID: [u8; 8] = [0xa1, 2, 3, 4, 5, 6, 7, 8];
 
@@ -147,6 +148,71 @@ fn a_drain_is_traced_before_it_is_published() {
             let document = run(&scenario, numbered(&frames), reset).expect("a trace");
             let document = serde_json::to_value(&document).expect("JSON");
             assert_eq!(told(&document), expected);
+        }
+    });
+}
+
+/// An export with these rows: connection ID, backend.
+fn export(rows: &[(&str, u32)]) -> AffinityDocument {
+    let bindings: Vec<_> = rows
+        .iter()
+        .map(|(cid, backend)| {
+            json!({"cid": cid, "backend": backend, "origin": "learned", "last_seen_ns": 77})
+        })
+        .collect();
+    // The service's published number.
+    let document = json!({
+        "schema": "guideway.affinity/v1", "exported_at": "2024-05-06T07:08:09Z",
+        "instance": "1d9016f2-8957-42bc-9dd7-32d684d76446",
+        "services": [{"id": 0x8cd5_d28f_u32, "name": "quic-api", "vip": "203.0.113.80",
+                      "protocol": "udp", "port": 443, "bindings": bindings}],
+    });
+    AffinityDocument::from_json(document.to_string().as_bytes(), &ReadOptions::default())
+        .expect("a document")
+}
+
+#[test]
+fn frames_meet_imported_bindings() {
+    isolated("trace::imported", || {
+        let cid = "a102030405060708";
+        let frames = [
+            datagram(50000, 0x40),
+            datagram(50001, 0x40),
+            datagram(50000, 0x40),
+        ];
+        let mut by_tuple = example();
+        by_tuple["services"][0]["quic"] = json!({"routing": "tuple"});
+        // Where nothing is learned the flow is nobody's business.
+        let learns = [(); 3].map(|()| json!(["cid_imported", "plain", ["flow"]]));
+        let learns_again = json!(["cid_imported", "plain", []]);
+        let follows = [(); 3].map(|()| json!(["cid_imported", null, []]));
+        for backend in [1, 2] {
+            for (spec, expected, last) in [
+                (example(), &learns, &learns_again),
+                (by_tuple.clone(), &follows, &follows[0]),
+            ] {
+                let mut scenario = elsewhere(&spec);
+                let document = export(&[(cid, backend), ("01", 9), ("02", 1), ("02", 2)]);
+                let report = scenario.import(&document);
+                assert_eq!((report.accepted, report.total()), (1, 4));
+                assert_eq!(report.rejected.unknown_backend, 1);
+                for reset in [Reset::Never, Reset::BeforeEach] {
+                    let trace = run(&scenario, numbered(&frames), reset).expect("a trace");
+                    let trace = serde_json::to_value(&trace).expect("JSON");
+                    let mut expected = expected.clone();
+                    if reset == Reset::Never {
+                        expected[2] = last.clone();
+                    }
+                    assert_eq!(told(&trace), expected);
+                    for packet in trace["packets"].as_array().expect("packets") {
+                        assert_eq!(packet["backend"]["id"], json!(backend));
+                    }
+                    let notes = trace["notes"].to_string();
+                    let note = "1 of 4 bindings were imported first; rejected: unknown_backend 1, \
+                                duplicate_in_document 2";
+                    assert!(notes.contains(note), "{notes}");
+                }
+            }
         }
     });
 }

@@ -27,6 +27,7 @@
 //! # }
 //! ```
 
+mod bindings;
 mod decision;
 mod document;
 mod payload;
@@ -131,8 +132,12 @@ impl<'a> Tracer<'a> {
     pub fn new(scenario: &'a Scenario, reset: Reset) -> Result<Self, TraceError> {
         let mut generation = scenario.plan().generation().clone();
         generation.number = GENERATION;
+        let imported = scenario.imported();
+        if let Some(imported) = imported {
+            imported.prepare(&mut generation);
+        }
         Ok(Self {
-            private: Private::load(&generation)?,
+            private: Private::load(&generation, imported)?,
             scenario,
             generation,
             reset,

@@ -4,17 +4,25 @@
 
 use std::collections::BTreeSet;
 
+use super::bindings::Imported;
 use super::TraceError;
 use crate::abi;
+use crate::kernel::clock;
 use crate::kernel::keys::{self, Contexts};
+use crate::kernel::map::Update;
 use crate::kernel::object::{Object, Options};
 use crate::kernel::program::Program;
 use crate::kernel::publish::{Generation as Cells, Slot};
 use crate::kernel::run::Run;
-use crate::kernel::typed::{Array, DevMap};
+use crate::kernel::typed::{Array, DevMap, Hash};
 use crate::kernel::SysError;
 use crate::plan::{Generation, Image, PlacedContext};
 use crate::quiclb::live::CELLS;
+
+/// Entries that frames may make of each kind: those of a capture that make one are few.
+const ENTRIES: u32 = 1 << 16;
+/// The secret of the tags of connection IDs: nobody has set one.
+const CID_SEED: u64 = 0;
 
 /// A program of our own and the generation that it sees.
 #[derive(Debug)]
@@ -22,6 +30,7 @@ pub(super) struct Private {
     cells: Cells,
     targets: BTreeSet<u32>,
     contexts: Vec<PlacedContext>,
+    bindings: Vec<(abi::CidKey, abi::Binding)>,
     loaded: Loaded,
 }
 
@@ -33,30 +42,46 @@ struct Loaded {
 }
 
 impl Private {
-    /// Loads the program with its decisions noted, and publishes the generation to it.
-    pub(super) fn load(generation: &Generation) -> Result<Self, TraceError> {
+    /// Loads the program with its decisions noted, and publishes the generation to it; packets find
+    /// what was imported.
+    pub(super) fn load(
+        generation: &Generation,
+        imported: Option<&Imported>,
+    ) -> Result<Self, TraceError> {
         let image = Image::build(generation)?;
         let rows = generation.services.iter().flat_map(|placed| &placed.rows);
         let redirected = rows.flatten().filter(|backend| !backend.transmit);
         let targets = redirected.map(|backend| backend.ifindex).collect();
         // Before the cells: its error says which rights are missing.
         let contexts = generation.contexts.clone();
-        let object = object(!contexts.is_empty())?;
+        let now_ns = clock::monotonic_coarse_ns();
+        let bindings: Vec<_> = imported
+            .iter()
+            .flat_map(|imported| imported.entries(CID_SEED, now_ns))
+            .collect();
+        let object = object(!contexts.is_empty(), bindings.len())?;
         let cells = Cells::create(CELLS, image.bytes().len())?;
         cells.fill(image.bytes())?;
         cells.freeze()?;
         Ok(Self {
-            loaded: Loaded::publish(object, &cells, &targets, &contexts)?,
+            loaded: Loaded::publish(object, &cells, &targets, &contexts, &bindings)?,
             cells,
             targets,
             contexts,
+            bindings,
         })
     }
 
     /// Starts again with a program that has not seen a frame.
     pub(super) fn reset(&mut self) -> Result<(), TraceError> {
-        let object = object(!self.contexts.is_empty())?;
-        self.loaded = Loaded::publish(object, &self.cells, &self.targets, &self.contexts)?;
+        let object = object(!self.contexts.is_empty(), self.bindings.len())?;
+        self.loaded = Loaded::publish(
+            object,
+            &self.cells,
+            &self.targets,
+            &self.contexts,
+            &self.bindings,
+        )?;
         Ok(())
     }
 
@@ -76,12 +101,15 @@ impl Private {
     }
 }
 
-fn object(keys: bool) -> Result<Object, TraceError> {
+fn object(keys: bool, bindings: usize) -> Result<Object, TraceError> {
+    let bindings = u32::try_from(bindings).unwrap_or(u32::MAX);
     let options = Options {
         tracing: true,
         keys,
-        // The frames of a capture that give an entry are few.
-        entries: &[("gw_ql_flow", 1 << 16), ("gw_ql_cid", 1 << 16)],
+        entries: &[
+            ("gw_ql_flow", ENTRIES),
+            ("gw_ql_cid", ENTRIES.saturating_add(bindings)),
+        ],
         ..Options::default()
     };
     Ok(options.load()?)
@@ -93,6 +121,7 @@ impl Loaded {
         cells: &Cells,
         targets: &BTreeSet<u32>,
         contexts: &[PlacedContext],
+        bindings: &[(abi::CidKey, abi::Binding)],
     ) -> Result<Self, TraceError> {
         let map = DevMap::new(object.take_map("gw_ql_dev")?)?;
         targets
@@ -104,6 +133,10 @@ impl Loaded {
                 let key = context.key.secret_bytes();
                 maker.put(context.slot, context.incarnation, key)?;
             }
+        }
+        let cids = Hash::new(object.take_map("gw_ql_cid")?)?;
+        for (key, binding) in bindings {
+            cids.update(key, binding, Update::Insert)?;
         }
         Slot::new(object.take_map("gw_ql_gen")?)?.swap(cells)?;
         Ok(Self {

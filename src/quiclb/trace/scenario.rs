@@ -3,7 +3,9 @@
 
 use std::collections::HashSet;
 
+use super::bindings::Imported;
 use crate::addr::MacAddr;
+use crate::affinity::{AffinityDocument, ImportReport};
 use crate::id::InterfaceName;
 use crate::plan::{plan, Device, Live, Options, Plan, World};
 use crate::service::{Faults, SourceMac, Spec};
@@ -16,6 +18,7 @@ const MTU: u32 = 1500;
 pub struct Scenario {
     plan: Plan,
     stand_ins: Vec<InterfaceName>,
+    imported: Option<Imported>,
 }
 
 impl Scenario {
@@ -34,7 +37,21 @@ impl Scenario {
         Ok(Self {
             plan: plan(live, spec, &world, options)?,
             stand_ins,
+            imported: None,
         })
+    }
+
+    /// Has frames meet the bindings of an export, in place of those of an earlier call: all that an
+    /// instance of this plan would take if it had none of its own and room for all.
+    ///
+    /// Gives what was taken and what was not, and why.
+    pub fn import(&mut self, document: &AffinityDocument) -> ImportReport {
+        let imported = Imported::of(self.plan.generation(), document);
+        self.imported.insert(imported).report.clone()
+    }
+
+    pub(super) fn imported(&self) -> Option<&Imported> {
+        self.imported.as_ref()
     }
 
     /// What the frames meet.
@@ -63,6 +80,7 @@ impl Scenario {
         if self.plan.is_offline() {
             notes.push("the plan was made offline: no source addresses are written".to_owned());
         }
+        notes.extend(self.imported.as_ref().map(Imported::note));
         notes
     }
 
@@ -86,6 +104,7 @@ impl From<Plan> for Scenario {
         Self {
             plan,
             stand_ins: Vec::new(),
+            imported: None,
         }
     }
 }
