@@ -13,6 +13,9 @@ pub mod datapath {}
 #[doc = include_str!("docs/embedding.md")]
 pub mod embedding {}
 
+#[doc = include_str!("docs/keys.md")]
+pub mod keys {}
+
 #[doc = include_str!("docs/lru.md")]
 pub mod lru {}
 

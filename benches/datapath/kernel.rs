@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use guideway::abi;
+use guideway::kernel::keys::{self, Contexts};
 use guideway::kernel::object::{self, Object};
 use guideway::kernel::publish::{Generation, Slot};
 use guideway::kernel::typed::{DevMap, PerCpuArray};
@@ -122,6 +123,9 @@ impl Bench {
 /// The load balancer with one generation, not attached.
 pub(crate) struct Balancer {
     pub(crate) object: Object,
+    pub(crate) spec: Spec,
+    /// Where programs can decrypt.
+    pub(crate) contexts: Option<Contexts>,
     stats: PerCpuArray<abi::ServiceStats>,
     // The generation lives in the slot as long as this does.
     _slot: Slot,
@@ -129,9 +133,13 @@ pub(crate) struct Balancer {
 
 impl Balancer {
     pub(crate) fn load() -> Self {
-        let mut object = object::Options::default()
-            .load()
-            .expect("the program loads");
+        // The program that runs in production here.
+        let keys = keys::support() == keys::Support::Works;
+        let options = object::Options {
+            keys,
+            ..Default::default()
+        };
+        let mut object = options.load().expect("the program loads");
         let slot = Slot::new(object.take_map("gw_ql_gen").expect("a map")).expect("a slot");
         let targets = object.take_map("gw_ql_dev").expect("a map");
         DevMap::new(targets)
@@ -147,7 +155,19 @@ impl Balancer {
             Vec::new(),
             1,
         );
-        let plan = plan(None, &specification(), &world, Options::default()).expect("a plan");
+        let spec = specification(keys);
+        let plan = plan(None, &spec, &world, Options::default()).expect("a plan");
+        let contexts = keys.then(|| {
+            let map = object.take_map(keys::MAP).expect("a map");
+            let contexts = Contexts::new(map).expect("contexts");
+            let maker = contexts.maker().expect("a maker");
+            for context in &plan.generation().contexts {
+                let key = context.key.secret_bytes();
+                let made = maker.put(context.slot, context.incarnation, key);
+                made.expect("a context");
+            }
+            contexts
+        });
         let image = Image::build(plan.generation()).expect("an image");
         let generation =
             Generation::create("gw_ql_cells", image.bytes().len()).expect("a generation");
@@ -157,6 +177,8 @@ impl Balancer {
         let stats = PerCpuArray::new(stats).expect("counters");
         Self {
             object,
+            spec,
+            contexts,
             stats,
             _slot: slot,
         }
@@ -184,28 +206,35 @@ pub(crate) const VIPS: [&str; 2] = ["203.0.113.80", "2001:db8::80"];
 pub(crate) const BY_SERVER_ID: u16 = 443;
 pub(crate) const BY_TUPLE: u16 = 8443;
 
-/// Hundred backends, all with the same address, behind four services.
-fn specification() -> Spec {
+/// Hundred backends, all with the same address, behind four services; with keys or without.
+fn specification(keyed: bool) -> Spec {
     let mac = BACKEND.map(|byte| format!("{byte:02x}")).join(":");
     let backends = |server_ids: bool| -> Vec<_> {
         (1..=100_u32)
             .map(|id| {
                 let mut backend = json!({"id": id, "interface": "lo", "mac": mac});
                 if server_ids {
-                    backend["server_id"] = json!(format!("{id:08x}"));
+                    backend["server_id"] = match keyed {
+                        true => super::keys::server_ids(id),
+                        false => json!(format!("{id:08x}")),
+                    };
                 }
                 backend
             })
             .collect()
     };
+    let mut configs = vec![json!({"config_id": 0, "server_id_len": 4, "nonce_len": 7})];
+    if keyed {
+        configs.extend(super::keys::configs());
+    }
     let services: Vec<_> = VIPS
         .iter()
         .enumerate()
         .flat_map(|(index, vip)| {
             [
                 json!({"name": format!("server-id-{index}"), "vip": vip, "port": BY_SERVER_ID,
-                       "backends": backends(true), "quic": {"routing": "server-id", "configs":
-                       [{"config_id": 0, "server_id_len": 4, "nonce_len": 7}]}}),
+                       "backends": backends(true), "quic": {"routing": "server-id",
+                                                             "configs": configs}}),
                 json!({"name": format!("tuple-{index}"), "vip": vip, "port": BY_TUPLE,
                        "backends": backends(false), "quic": {"routing": "tuple"}}),
             ]

@@ -10,11 +10,13 @@
 mod measure;
 
 mod kernel;
+mod keys;
 
 use std::os::fd::AsFd;
 
 use guideway::reason::Rule;
 use kernel::{frame, Balancer, Bench, Outcome, BACKEND, BY_SERVER_ID, BY_TUPLE, VIPS};
+use keys::{Cipher, Passes};
 use serde_json::json;
 
 const ROUNDS: usize = 15;
@@ -22,6 +24,7 @@ const REPEAT: u32 = 1_000_000;
 const FLOWS: [u32; 2] = [1, 1 << 20];
 
 const PASS: u32 = 2;
+const TRANSMIT: u32 = 3;
 const REDIRECT: u32 = 4;
 
 struct Case {
@@ -46,7 +49,7 @@ fn initial() -> Vec<u8> {
     payload
 }
 
-fn cases() -> Vec<Case> {
+fn cases(balancer: &Balancer) -> Vec<Case> {
     let [v4, v6] = VIPS;
     let forwarded = |name, frame, rule| Case {
         name,
@@ -55,7 +58,7 @@ fn cases() -> Vec<Case> {
         rule: Some(rule),
     };
     let short = short_header();
-    vec![
+    let mut cases = vec![
         forwarded("server_id", frame(v4, BY_SERVER_ID, &short), Rule::ServerId),
         forwarded(
             "server_id_v6",
@@ -71,7 +74,17 @@ fn cases() -> Vec<Case> {
             action: PASS,
             rule: None,
         },
-    ]
+    ];
+    if balancer.contexts.is_some() {
+        cases.extend(Passes::ALL.map(|passes| {
+            let payload = keys::short_header(&balancer.spec, passes);
+            let frame = frame(v4, BY_SERVER_ID, &payload);
+            forwarded(passes.case(), frame, Rule::ServerId)
+        }));
+    } else {
+        println!("encrypted server IDs: not measured, programs cannot decrypt here");
+    }
+    cases
 }
 
 fn main() {
@@ -81,14 +94,17 @@ fn main() {
     measure::pin();
     let bench = Bench::load();
     let balancer = Balancer::load();
+    let cases = cases(&balancer);
+    let cipher = balancer.contexts.as_ref().map(Cipher::load);
     let floor_frame = frame(VIPS[0], BY_TUPLE, &short_header());
     println!(
-        "{:<14} {:>8} {:>8} {:>8} {:>8}",
-        "case", "flows", "ns", "floor", "spread"
+        "{:<16} {:>8} {:>8} {:>8} {:>8} {:>8}",
+        "case", "flows", "ns", "floor", "spread", "cipher"
     );
     for flows in FLOWS {
         let mut floors = Vec::new();
-        let mut times = vec![Vec::new(); cases().len()];
+        let mut times = vec![Vec::new(); cases.len()];
+        let mut ciphers = Passes::ALL.map(|_| Vec::new());
         for _ in 0..rounds {
             let ns = |program, frame: &[u8], expected: Outcome| {
                 let (driver, _) = bench.run(bench.nothing.as_fd(), frame, flows, repeat);
@@ -101,14 +117,11 @@ fn main() {
                 destination: BACKEND,
             };
             floors.push(ns(bench.floor.as_fd(), &floor_frame, redirected()));
-            for (case, times) in cases().iter().zip(&mut times) {
+            for (case, times) in cases.iter().zip(&mut times) {
                 let before = case.rule.map(|rule| balancer.placed(rule));
                 let expected = match case.rule {
                     Some(_) => redirected(),
-                    None => Outcome {
-                        action: case.action,
-                        destination: [2, 0, 0, 0, 0, 0xfe],
-                    },
+                    None => sent_back(case.action),
                 };
                 times.push(ns(balancer.program(), &case.frame, expected));
                 let after = case.rule.map(|rule| balancer.placed(rule));
@@ -119,21 +132,43 @@ fn main() {
                     case.name
                 );
             }
+            if let Some(cipher) = &cipher {
+                for (passes, times) in Passes::ALL.into_iter().zip(&mut ciphers) {
+                    let [calls, none] = cipher
+                        .programs(passes)
+                        .map(|program| ns(program.as_fd(), &floor_frame, sent_back(TRANSMIT)));
+                    times.push(calls - none);
+                }
+            }
         }
         let (floor, _) = measure::summary(&mut floors);
-        for (case, times) in cases().iter().zip(&mut times) {
+        for (case, times) in cases.iter().zip(&mut times) {
             let (ns, spread) = measure::summary(times);
+            // Of a case with keys: what the cipher takes of it.
+            let passes = Passes::ALL
+                .iter()
+                .position(|passes| passes.case() == case.name);
+            let cipher = passes.map(|passes| measure::summary(&mut ciphers[passes]).0);
             println!(
-                "{:<14} {flows:>8} {ns:>8.1} {floor:>8.1} {spread:>8.1}",
-                case.name
+                "{:<16} {flows:>8} {ns:>8.1} {floor:>8.1} {spread:>8.1} {:>8}",
+                case.name,
+                cipher.map_or("-".into(), |ns| format!("{ns:.1}")),
             );
             if !quick {
                 measure::report(&json!({
                     "part": "quiclb", "case": case.name,
                     "flows": if flows == 1 { 1 } else { 1_000_000 },
-                    "ns": ns, "floor_ns": floor, "spread_ns": spread,
+                    "ns": ns, "floor_ns": floor, "spread_ns": spread, "cipher_ns": cipher,
                 }));
             }
         }
+    }
+}
+
+/// The end of a packet that nobody writes to.
+fn sent_back(action: u32) -> Outcome {
+    Outcome {
+        action,
+        destination: [2, 0, 0, 0, 0, 0xfe],
     }
 }

@@ -7,6 +7,7 @@ mod around;
 mod damage;
 mod documents;
 mod harness;
+mod keys;
 mod life;
 mod planning;
 mod promises;
