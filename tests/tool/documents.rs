@@ -158,7 +158,8 @@ fn what_was_applied_and_compared_has_its_keys() {
              unknown_version cid_zero cid_long unroutable_reserved unroutable_config \
              unroutable_short unroutable_length unknown_server_id quarantined_server_id \
              cid_learned cid_conflict cid_len_mismatch cid_refused rebind stale icmp fragments \
-             removed_packets plain hit reselected start_inserted base_inserted held_default \
+             removed_packets deleted_idle deleted_closed deleted_backend_gone \
+             deleted_redundant resurrected imported plain hit reselected start_inserted base_inserted held_default \
              all_inserted raced refused_high refused_full refused_busy dead_used no_entry \
              no_backend tag_mismatch at_risk",
         );

@@ -59,12 +59,22 @@ fn an_instance_lives_from_apply_to_purge() {
         assert_eq!(service["backends"][0]["slots"], 2047);
         assert_eq!(service["backends"][0]["ifindex"], ifindex("vm-edge-a"));
         let affinity = json!({
-            "flows": {"used": 0, "capacity": 0, "level": null, "refused": 0, "open_slots": 0,
-                      "held_slots": 0},
-            "cids": {"used": 0, "capacity": 0, "level": null, "refused": 0},
-            "last_sweep": null,
+            "flows": {"used": 0, "capacity": 1_048_576, "level": 0, "refused": 0, "open_slots": 0,
+                      "held_slots": 0, "oldest_window_seconds": null},
+            "cids": {"used": 0, "capacity": 262_144, "level": 0, "refused": 0},
+            // Each apply does what is due.
+            "last_sweep": {"age_seconds": 0, "learned": 0, "registered": 0, "imported": 0,
+                           "blast_radius": 0, "duration_ms": 0},
         });
-        assert_eq!(status["affinity"], affinity);
+        let mut found = status["affinity"].clone();
+        for measured in ["age_seconds", "duration_ms"] {
+            assert!(
+                found["last_sweep"][measured].as_u64() < Some(1000),
+                "{found}"
+            );
+            found["last_sweep"][measured] = json!(0);
+        }
+        assert_eq!(found, affinity);
 
         let again = quiclb_json(&["apply", &spec]).exits(0).document();
         assert_eq!(
