@@ -70,8 +70,10 @@ impl State {
             grace: self.now_ns < packet.grace_until_ns,
             level: self.admission(packet.stats).flows,
         };
-        let found = self.flows.get(&flow.key).copied();
-        let found = found.filter(|_| question.needs_entry());
+        let found = match question.needs_entry() {
+            true => self.flows.get(&flow.key).copied(),
+            false => None,
+        };
         let own = found.filter(|entry| flow.owns(entry));
         question.entry = own.as_ref();
         let mut placement = Placement {
@@ -100,7 +102,11 @@ impl State {
             self.note_refusal(packet.stats);
         }
         let now_ns = self.now_ns;
-        if let (Some(entry), Some(bind)) = (self.flows.get_mut(&flow.key), bind) {
+        let entry = match decision.change {
+            Change::None | Change::Insert { .. } => None,
+            Change::Refresh | Change::Rebind | Change::Revive => self.flows.get_mut(&flow.key),
+        };
+        if let (Some(entry), Some(bind)) = (entry, bind) {
             match decision.change {
                 Change::None | Change::Insert { .. } => {}
                 Change::Revive => entry.revive(),
