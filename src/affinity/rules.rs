@@ -121,7 +121,8 @@ pub enum Class {
     QuicStart,
     /// Any other packet of a client.
     MidFlow,
-    /// A packet that is placed like its flow and leaves no trace: an ICMP error about it.
+    /// A packet that is placed like its flow and leaves no trace: an ICMP error about it, or what no
+    /// client sends.
     Observer,
     /// A fragment, whose flow nobody can tell.
     Fragment,
