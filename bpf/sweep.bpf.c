@@ -6,8 +6,9 @@
  * by one of its own and deletes it. A packet that finds an entry claimed says so in its state, and
  * the entry is put back. An entry that no packet needs is deleted at once.
  *
- * A pass sees every entry that is there from its beginning to its end, once: nobody else deletes,
- * and inserts go to the front of a bucket.
+ * A pass sees every entry of a flow that is there from its beginning to its end, once: nobody else
+ * deletes them, and inserts go to the front of a bucket. Registrations of connection IDs are ended by
+ * user space, too; what a pass misses for that the next one sees.
  */
 #include "lib/hash.h"
 #include "maps/affinity.h"
@@ -115,6 +116,45 @@ static __always_inline bool gw_delete(void *map, const void *key,
 	if (service)
 		gw_count_for(service, GW_COUNTER_DELETED_IDLE + reason);
 	return true;
+}
+
+/* Whether an element is still that of a key: the memory of a deleted one is reused at once. */
+static __always_inline bool gw_is_of(const struct gw_cid_key *at, const struct gw_cid_key *key)
+{
+	const volatile __u32 *there = (const volatile __u32 *)at;
+	const __u32 *words = (const __u32 *)key;
+	__u32 differs = 0;
+
+#pragma unroll
+	for (int i = 0; i < (int)(sizeof(*key) / sizeof(*words)); i++)
+		differs |= there[i] ^ words[i];
+	return !differs;
+}
+
+/*
+ * Deletes the entry of a connection ID that no packet follows. User space may be binding that one
+ * anew at this moment, so the entry is claimed first and then looked at once more. Whoever binds
+ * writes first and then looks at the claim: one of the two sees what the other did. And it may have
+ * ended the binding, so that the element is somebody else's.
+ */
+static __always_inline bool gw_delete_cid(const struct gw_cid_key *key,
+					  const struct gw_cid_key *at, struct gw_binding *value,
+					  const struct gw_judged *entry, __u64 seen_ns,
+					  const struct gw_service *service,
+					  struct gw_sweep_counts *counts, __u32 reason)
+{
+	__u32 dead = (entry->state & ~GW_BINDING_PHASE) | GW_BINDING_DEAD;
+
+	if (!gw_set_phase(value, entry->state, GW_BINDING_DEAD))
+		return false;
+	if (gw_is_of(at, key) && *(const volatile __u64 *)value == entry->bind &&
+	    *(const volatile __u64 *)&value->seen_ns == seen_ns &&
+	    gw_delete(&gw_ql_cid, key, service, counts, reason))
+		return true;
+	/* A packet may have touched it meanwhile. */
+	if (!gw_set_phase(value, dead, GW_BINDING_LIVE))
+		gw_set_phase(value, dead | GW_BINDING_TOUCHED, GW_BINDING_LIVE);
+	return false;
 }
 
 /* Puts an entry back that was deleted under a packet. */
@@ -275,6 +315,7 @@ static long gw_sweep_one_cid(void *map, const struct gw_cid_key *at, struct gw_b
 {
 	struct gw_cid_key key = *at;
 	__u64 now_ns = pass->ctx->now_ns;
+	__u64 seen_ns = *(const volatile __u64 *)&value->seen_ns;
 	struct gw_judged entry = gw_judge(value, now_ns);
 	struct gw_sweep_service *rules = bpf_map_lookup_elem(&gw_ql_rules, &key.service);
 	__u32 origin = entry.state & GW_BINDING_ORIGIN;
@@ -292,19 +333,22 @@ static long gw_sweep_one_cid(void *map, const struct gw_cid_key *at, struct gw_b
 		return 1;
 	if (origin == GW_BINDING_REGISTERED)
 		/* Not the time of a packet, but the end of its time to live. */
-		silent = value->seen_ns && value->seen_ns < now_ns;
-	/* What packets do to such an entry changes nothing about it. */
+		silent = seen_ns && seen_ns < now_ns;
+	/* What packets do to such an entry changes nothing about it, unless it makes it another's. */
 	reason = (__u16)gw_cid_hash(&key, pass->ctx->cid_seed) != entry.tag ? GW_SWEEP_REDUNDANT :
 		 gw_backend_gone(pass, service, &entry)			   ? GW_SWEEP_BACKEND_GONE :
 		 silent							   ? GW_SWEEP_IDLE :
 									     GW_SWEEP_REASONS;
 	if (reason < GW_SWEEP_REASONS) {
-		if (!gw_delete(&gw_ql_cid, &key, service, &rules->cids,
-			       gw_forgotten(rules, reason)))
+		if (!gw_delete_cid(&key, at, value, &entry, seen_ns, service, &rules->cids,
+				   gw_forgotten(rules, reason)))
 			rules->cids.entries++;
 		return 0;
 	}
-	if (origin != GW_BINDING_REGISTERED) {
+	if (origin == GW_BINDING_REGISTERED) {
+		if (entry.state & GW_BINDING_PHASE)
+			gw_set_phase(value, entry.state, GW_BINDING_LIVE);
+	} else {
 		silent = entry.silent_ns > rules->cid_idle_ns;
 		if (!gw_step(&gw_ql_cid, &key, value, &entry, silent, now_ns, service,
 			     &rules->cids, GW_SWEEP_IDLE))

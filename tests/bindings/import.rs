@@ -146,8 +146,9 @@ fn imports_leave_the_reserve_alone() {
         machine();
         let mut writer = published(&two());
         let (table, of) = (Table::of(&writer), service(&two()));
+        let at = place(&writer, 1);
         for number in 0..900 {
-            table.set(of, &numbered(number), learned(place(&writer, 1)));
+            table.set(of, &numbered(number), learned(at));
         }
         // 90 % of 1024 entries are 921.
         let document = binding(2_000..2_100, 2);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Sweeping: which entries go, which stay, and that a pass sees each once.
 
+mod bind;
 mod churn;
 mod machine;
 #[path = "../common/netns.rs"]

@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::table::{look_up, Judged, Settled, Table};
 use super::usage::UseBindingsError;
 use super::view::View;
+use crate::affinity::level::LevelRules;
 use crate::affinity::rules::Level;
 use crate::affinity::{
     meet, reconcile, Action, AffinityDocument, Conflict, ImportReport, InstanceView, Meeting,
@@ -168,11 +169,11 @@ impl QuicLb {
 
     /// Entries up to the mark from which on they are kept in reserve.
     fn room_for_imports(&self) -> Result<u64, ImportError> {
-        const HIGH_PERCENT: u64 = 90;
+        let high_water = u64::from(LevelRules::default().high_water);
         let capacity = u64::from(self.maps.cids.map().shape().max_entries);
         let mut used = 0;
         self.for_each_binding(|_, _| used += 1)?;
-        Ok((capacity * HIGH_PERCENT / 100).saturating_sub(used))
+        Ok((capacity * high_water / 100).saturating_sub(used))
     }
 }
 

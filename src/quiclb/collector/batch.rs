@@ -170,7 +170,9 @@ impl Batch {
                 return Ok(());
             };
             counts.deleted[reason.index()] += 1;
-            if judged.verdict.at_once || is_the_same(&taken, value) {
+            // A connection ID may have been bound anew, which makes it another entry.
+            let whatever_it_is = judged.verdict.at_once && matches!(table, Table::Flows);
+            if whatever_it_is || is_the_same(&taken, value) {
                 return Ok(());
             }
             let mut back = Binding::from_abi(&taken);
