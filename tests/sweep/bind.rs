@@ -142,7 +142,7 @@ fn what_is_registered_anew_is_not_deleted_for_what_it_was() {
                 let key = key(number % ENTRIES);
                 // What was registered when it was this one's turn before is there.
                 let kept = machine.cids.get(&key).expect("read");
-                if number >= ENTRIES && !kept.is_some_and(|entry| entry.seen_ns > NOW) {
+                if number >= ENTRIES && kept.is_none_or(|entry| entry.seen_ns <= NOW) {
                     lost += 1;
                 }
                 binder.register(&machine, &key, registered(1));
