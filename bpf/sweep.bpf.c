@@ -296,17 +296,16 @@ static long gw_sweep_one_flow(void *map, const struct gw_flow_key *at, struct gw
 		silent = entry.silent_ns > rules->closed_ns;
 		reason = GW_SWEEP_CLOSED;
 	}
+	/* First: an entry that is deleted under a packet comes back behind this pass, unseen by it. */
+	differing = differs ? bpf_map_lookup_elem(&gw_ql_differ, &cell) : NULL;
+	if (differing)
+		*differing |= 1ULL << bit;
 	if (!gw_step(&gw_ql_flow, &key, value, &entry, gone || silent, now_ns, service,
 		     &rules->flows, gw_forgotten(rules, reason)))
 		return 0;
 	rules->flows.entries++;
-	if (!differs)
-		return 0;
-	if (!gone && !silent)
+	if (differs && !gone && !silent)
 		rules->flows.differing++;
-	differing = bpf_map_lookup_elem(&gw_ql_differ, &cell);
-	if (differing)
-		*differing |= 1ULL << bit;
 	return 0;
 }
 

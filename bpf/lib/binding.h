@@ -183,9 +183,10 @@ static __always_inline __u32 gw_use_slowly(void *map, const void *key, struct gw
 
 	if (!gw_make_live(entry, &state, set, clear) && !gw_make_live(entry, &state, set, clear))
 		gw_make_live(entry, &state, set, clear);
-	if (gw_is_dead(state))
-		gw_revive(map, key, entry, bind, stamped ? now : entry->seen_ns, state,
-			  gw_live_state(state, set, clear), hash);
+	/* Who ends a registration means it: the packet is the last to follow it. */
+	if (gw_is_dead(state) && stamped)
+		gw_revive(map, key, entry, bind, now, state, gw_live_state(state, set, clear),
+			  hash);
 	else if (stamped && (state & GW_BINDING_PHASE || now > entry->seen_ns + GW_FRESH_NS))
 		entry->seen_ns = now;
 	return state;

@@ -9,7 +9,9 @@ use super::record::{BackendRecord, Fold, Identity, QuarantinedId, RetiredBackend
 use super::world::World;
 use super::Options;
 use crate::abi;
-use crate::service::{Backend, Fault, FaultCode, Routing, Service, Spec, Warning, WarningCode};
+use crate::service::{
+    Backend, Fault, FaultCode, Routing, Service, Spec, Tracking, Warning, WarningCode,
+};
 
 pub(super) const SERVICE_STATS: u32 = abi::Limit::GW_MAX_SERVICE_STATS.0;
 pub(super) const BACKEND_STATS: u32 = abi::Limit::GW_MAX_BACKEND_STATS.0;
@@ -164,6 +166,10 @@ pub(super) fn assign(
             exact: before.is_some_and(|before| before.exact)
                 || live.is_some_and(|live| live.exact.contains(&service.id.get())),
             tracking_since_ns: tracking_since(live, before, service, world),
+            was_tracked_otherwise: before.is_some_and(|before| {
+                before.was_tracked_otherwise
+                    || tracked_before(live, service) != Some(service.tracking)
+            }),
             grace_until_ns: before.map_or(0, |before| before.grace_until_ns),
             marks: Marks::default(),
         });
@@ -200,13 +206,15 @@ fn tracking_since(
     world: &World,
 ) -> Option<u64> {
     let (live, before) = (live?, before?);
-    let old = live
-        .spec
-        .services()
-        .iter()
-        .find(|old| old.id == service.id)?;
-    (old.tracking == service.tracking)
+    (tracked_before(Some(live), service)? == service.tracking)
         .then(|| live.settled(before.tracking_since_ns, world.monotonic_ns))
+}
+
+/// How the service's flows are tracked at present.
+fn tracked_before(live: Option<&Live>, service: &Service) -> Option<Tracking> {
+    let mut services = live?.spec.services().iter();
+    let old = services.find(|old| old.id == service.id)?;
+    Some(old.tracking)
 }
 
 /// Whether a backend that left can still come back as itself: nobody has its id or row. So there

@@ -111,7 +111,9 @@ pub fn plan(
     });
     let (mut after, layout) = place_anew(change, spec, &assigned, room, &mut tables)?;
     faults.extend(change.map_or_else(Vec::new, |change| {
-        change.open_slots(&after, &assigned.services, options)
+        let mut faults = change.open_slots(&after, &assigned.services, options);
+        faults.extend(change.too_early(&after, options));
+        faults
     }));
     keep_marks(&mut after, &mut assigned.services, world);
     let closes = change.map(|change| change.closes(&after, &assigned.services));

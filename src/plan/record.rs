@@ -67,6 +67,8 @@ pub(crate) struct ServiceRecord {
     /// Since when flows are tracked as they are, on the monotonic clock; none: since this
     /// publication returned.
     pub(crate) tracking_since_ns: Option<u64>,
+    /// Whether they were ever tracked otherwise: then flows of that time may have no entry yet.
+    pub(crate) was_tracked_otherwise: bool,
     /// End of the handshake grace on the monotonic clock; 0: none.
     pub(crate) grace_until_ns: u64,
     /// Openings without a time are those of this publication.

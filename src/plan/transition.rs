@@ -11,7 +11,7 @@ use super::world::World;
 use super::Options;
 use crate::affinity::rules::{Slot, SlotKind};
 use crate::affinity::{advance, rounded, SlotChange, Slots};
-use crate::service::{Fault, FaultCode, Routing, Service, Spec, Tracking};
+use crate::service::{BackendState, Fault, FaultCode, Routing, Service, Spec, Tracking};
 
 /// What a window is longer than the longest time that a flow may be silent: entries note the time
 /// of a packet by the second, and clocks are read by the tick.
@@ -113,7 +113,7 @@ impl Transition<'_> {
             let mut words = old_slots.words().iter().zip(slots.words().iter());
             let closes = words.any(|(old, new)| {
                 match (Slot::from_abi(*old).kind, Slot::from_abi(*new).kind) {
-                    (SlotKind::Open { base }, SlotKind::Held) => {
+                    (SlotKind::Open { base }, SlotKind::Held | SlotKind::Plain) => {
                         base != new.owner && !removed.contains(&base)
                     }
                     _ => false,
@@ -168,6 +168,47 @@ impl Transition<'_> {
                 Some(Fault::new(pointer, FaultCode::Disruptive, message))
             })
             .collect()
+    }
+}
+
+impl Transition<'_> {
+    /// The fault of services that have begun to track all flows a short while ago: flows that were
+    /// silent since have no entry yet, and would move with their slots.
+    pub(super) fn too_early(&self, after: &Placed, options: Options) -> Vec<Fault> {
+        let services = after.generation.services().zip(&after.slots);
+        let services = services.filter(|_| !options.disruptive);
+        let faults = services.filter_map(|((service, placed), slots)| {
+            let (old, _, old_slots) = self.before.service(service.id)?;
+            let before = self.live.record.service(service.id.get())?;
+            let all = [old.tracking, service.tracking] == [Tracking::All; 2];
+            if !all
+                || !before.was_tracked_otherwise
+                || is_tracked(self.live, old, before, self.world)
+            {
+                return None;
+            }
+            // Flows of a backend that is gone or dead are lost whatever happens.
+            let keeps = |row| {
+                let backend = placed.backend(row);
+                backend.is_some_and(|backend| backend.state != BackendState::Unhealthy)
+            };
+            let words = old_slots.words().iter().zip(slots.words().iter());
+            let moved = words.filter(|(old, new)| old.owner != new.owner && keeps(old.owner));
+            let moved = moved.count();
+            let rest_ns = tracked_in_ns(self.live, old, before, self.world);
+            (moved > 0).then(|| {
+                Fault::new(
+                    format!("{}/backends", service.pointer()),
+                    FaultCode::Disruptive,
+                    format!(
+                        "{moved} slots would move, and flows that were silent since tracking \
+                         became \"all\" have no entry yet: wait {}s, or confirm with --disruptive",
+                        rest_ns.div_ceil(1_000_000_000)
+                    ),
+                )
+            })
+        });
+        faults.collect()
     }
 }
 

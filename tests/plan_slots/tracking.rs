@@ -212,3 +212,35 @@ fn everything_that_stands_against_a_change_is_told_at_once() {
         ]
     );
 }
+
+#[test]
+fn nothing_moves_before_all_flows_have_had_time_to_give_an_entry() {
+    let live = published(&spec(backends(1..=5)));
+    let all = |ids| tracked(ids, "all", json!({}));
+    let switched = plan_at(Some(&live), &all(backends(1..=5)), 100);
+    let live = switched.as_live(2);
+    let faults = refused(&live, &all(backends(1..=6)), 101);
+    let fault = &faults.as_slice()[0];
+    assert_eq!(
+        (fault.pointer.as_str(), fault.code.as_str()),
+        ("/services/0/backends", "disruptive")
+    );
+    let open = marks(&plan_at(
+        Some(&published(&spec(backends(1..=5)))),
+        &spec(backends(1..=6)),
+        101,
+    ));
+    assert!(
+        fault
+            .message
+            .contains(&format!("{} slots would move", open.open))
+            && fault.message.contains("wait 12"),
+        "{fault}"
+    );
+    // What moves nothing goes through, and so does everything when the time is over.
+    plan_at(Some(&live), &all(backends(1..=5)), 101);
+    plan_at(Some(&live), &all(backends(1..=6)), 101 + WINDOW + GRID);
+    // A service that never did otherwise has no flows of another time.
+    let born = published(&all(backends(1..=5)));
+    plan_at(Some(&born), &all(backends(1..=6)), 2);
+}

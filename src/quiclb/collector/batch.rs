@@ -165,17 +165,29 @@ impl Batch {
             },
             None => &mut self.found.strangers,
         };
+        // First: an entry that is taken out under a packet comes back, and this walk is past it.
+        if judged.verdict.differs && !judged.verdict.at_once && table == Table::Flows {
+            let at = judged.slot / CELL_SLOTS;
+            if let Some(bits) = self.bits.get_mut((judged.slots_at + at) as usize) {
+                *bits |= 1 << (judged.slot % CELL_SLOTS);
+            }
+        }
         if let Some(reason) = judged.verdict.doomed {
             let Some(taken) = map.take(key)? else {
                 return Ok(());
             };
             counts.deleted[reason.index()] += 1;
+            let mut back = Binding::from_abi(&taken);
+            // A packet came while a pass in the kernel failed to delete it, and wrote no time.
+            let touched = back.phase == Phase::Touched && back.origin != Origin::Registered;
             // A connection ID may have been bound anew, which makes it another entry.
             let whatever_it_is = judged.verdict.at_once && matches!(table, Table::Flows);
-            if whatever_it_is || is_the_same(&taken, value) {
+            if whatever_it_is || (!touched && is_the_same(&taken, value)) {
                 return Ok(());
             }
-            let mut back = Binding::from_abi(&taken);
+            if touched {
+                back.seen_ns = now_ns;
+            }
             back.phase = Phase::Live;
             match map.update(key, &back.to_abi(), Update::Insert) {
                 Ok(()) => {
@@ -198,12 +210,6 @@ impl Batch {
             Origin::Registered => counts.registered += 1,
             Origin::Imported => counts.imported += 1,
             Origin::Traffic => {}
-        }
-        if judged.verdict.differs && table == Table::Flows {
-            let at = judged.slot / CELL_SLOTS;
-            if let Some(bits) = self.bits.get_mut((judged.slots_at + at) as usize) {
-                *bits |= 1 << (judged.slot % CELL_SLOTS);
-            }
         }
         Ok(())
     }
