@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::generation::PlacedBackend;
 use super::live::Live;
 use super::place::{looks_for_exact, Placed};
 use super::record::ServiceRecord;
@@ -178,10 +179,12 @@ impl Transition<'_> {
         let services = after.generation.services().zip(&after.slots);
         let services = services.filter(|_| !options.disruptive);
         let faults = services.filter_map(|((service, placed), slots)| {
-            let (old, _, old_slots) = self.before.service(service.id)?;
+            let (old, old_placed, old_slots) = self.before.service(service.id)?;
             let before = self.live.record.service(service.id.get())?;
             let all = [old.tracking, service.tracking] == [Tracking::All; 2];
+            // A table of another size has a fault of its own.
             if !all
+                || old.maglev_table_size != service.maglev_table_size
                 || !before.was_tracked_otherwise
                 || is_tracked(self.live, old, before, self.world)
             {
@@ -192,6 +195,15 @@ impl Transition<'_> {
                 let backend = placed.backend(row);
                 backend.is_some_and(|backend| backend.state != BackendState::Unhealthy)
             };
+            // Who has died must go at once, though it moves slots of others as well.
+            let has_died = |backend: &PlacedBackend| {
+                let is_dead = |backend: &PlacedBackend| backend.state == BackendState::Unhealthy;
+                let old = old_placed.backend_by_id(backend.id);
+                is_dead(backend) && old.is_some_and(|old| !is_dead(old))
+            };
+            if placed.rows.iter().flatten().any(has_died) {
+                return None;
+            }
             let words = old_slots.words().iter().zip(slots.words().iter());
             let moved = words.filter(|(old, new)| old.owner != new.owner && keeps(old.owner));
             let moved = moved.count();
