@@ -5,6 +5,7 @@
  * there; here each word is exchanged only if it is still the one that was looked at.
  */
 #include "maps/affinity.h"
+#include "maps/stats.h"
 #include "lib/hash.h"
 
 enum {
@@ -120,6 +121,16 @@ static __always_inline __u32 gw_bind_delete(struct gw_bind_request *request,
 	return GW_BIND_BUSY;
 }
 
+/* Counts an entry that an import has added. Others of its kind may interrupt this program. */
+static __always_inline void gw_bind_count(const struct gw_bind_request *request)
+{
+	__u32 index = request->stats; /* a context is no place for a key */
+	struct gw_service_stats *stats = bpf_map_lookup_elem(&gw_ql_stats, &index);
+
+	if (stats)
+		__sync_fetch_and_add(&stats->counters[GW_COUNTER_IMPORTED], 1);
+}
+
 SEC("syscall")
 int gw_bind(struct gw_bind_request *request)
 {
@@ -138,6 +149,8 @@ int gw_bind(struct gw_bind_request *request)
 	switch (request->operation) {
 	case GW_BIND_INSERT:
 		request->result = gw_bind_insert(request, &key, &wanted);
+		if (request->result == GW_BIND_DONE)
+			gw_bind_count(request);
 		break;
 	case GW_BIND_EXCHANGE:
 		request->result = gw_bind_exchange(request, &key, &expected, &wanted);

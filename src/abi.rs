@@ -92,7 +92,7 @@ pod! {
     FlowKey { service, client_port, vip_port, address }
     CidKey { service, length, zero, cid }
     Binding { tag, row, incarnation, seen_ns, state, hash }
-    BindRequest { key, operation, expected, wanted, result, zero }
+    BindRequest { key, operation, expected, wanted, result, stats }
     Admission { flows, cids, refused_ns }
     Collection {
         cid_seed, returned_generation, returned_ns, swept_ns, sweep_duration_ns, sweep_period_ns,

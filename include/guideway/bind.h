@@ -34,7 +34,7 @@ struct gw_bind_request {
 	struct gw_binding expected;
 	struct gw_binding wanted;
 	__u32 result; /* enum gw_bind_result */
-	__u32 zero;
+	__u32 stats; /* index of the service's counters, if an import is to be counted */
 };
 
 #endif

@@ -90,6 +90,7 @@ impl QuicLb {
         let table = Table {
             cids: &self.maps.cids,
             binder: &binder,
+            stats: None,
         };
         let mut results = Vec::with_capacity(registrations.len());
         let mut overtaken = Vec::new();
@@ -147,6 +148,7 @@ impl QuicLb {
         let table = Table {
             cids: &self.maps.cids,
             binder: &binder,
+            stats: None,
         };
         let deleted = table.delete(key, judge)?;
         deleted.ok_or(RegisterError::Busy { cid: key.cid })

@@ -174,6 +174,9 @@ fn imports_leave_the_reserve_alone() {
         table.set_level(&writer, 0);
         let report = writer.import(&document, Conflict::Keep).expect("imported");
         assert_eq!((report.unchanged, report.accepted), (21, 79));
+        // Counted is what was added.
+        let stats = writer.stats().expect("counters");
+        assert_eq!(stats.services[0].counters["imported"], 100);
     });
 }
 

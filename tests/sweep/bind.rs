@@ -87,7 +87,7 @@ impl Binder {
             expected,
             wanted,
             result: BindResult::GW_BIND_UNKNOWN.0,
-            zero: 0,
+            stats: abi::Index::GW_INDEX_NONE.0,
         };
         self.routine.call(&mut request).expect("a call");
         BindResult(request.result)

@@ -199,23 +199,25 @@ impl Writer {
             view = self.view()?.ok_or(ImportError::NothingPublished)?;
             (instance, result) = self.reconcile(&view, document, policy)?;
         }
-        self.write(document, &instance, result, policy)
+        self.write(document, &view, &instance, result, policy)
     }
 
     fn write(
         &self,
         document: &AffinityDocument,
+        view: &View,
         instance: &InstanceView,
         result: Reconciliation,
         policy: Conflict,
     ) -> Result<ImportReport, ImportError> {
         let mut report = result.report;
         let binder = self.binder()?;
-        let table = Table {
-            cids: &self.maps.cids,
-            binder: &binder,
-        };
         for action in &result.actions {
+            let table = Table {
+                cids: &self.maps.cids,
+                binder: &binder,
+                stats: view.stats(ServiceId::new(action.key.service)),
+            };
             let outcome = bind(table, instance, action, policy);
             match outcome {
                 Ok(outcome) => report.count(action, outcome),

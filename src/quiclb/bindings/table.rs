@@ -47,6 +47,8 @@ impl Binder {
 pub(super) struct Table<'a> {
     pub(super) cids: &'a Hash<abi::CidKey, abi::Binding>,
     pub(super) binder: &'a Binder,
+    /// Index of the counters of the service, if what is added is to be counted as imported.
+    pub(super) stats: Option<u32>,
 }
 
 /// What is to become of an entry.
@@ -194,7 +196,7 @@ impl Table<'_> {
             expected: expected.to_abi(),
             wanted: wanted.to_abi(),
             result: BindResult::GW_BIND_UNKNOWN.0,
-            zero: 0,
+            stats: self.stats.unwrap_or(abi::Index::GW_INDEX_NONE.0),
         };
         self.binder.routine.call(&mut request)?;
         Ok(match BindResult(request.result) {

@@ -88,6 +88,11 @@ impl View {
         Some((service, &entry.view))
     }
 
+    /// Index of the counters of a service.
+    pub(super) fn stats(&self, service: ServiceId) -> Option<u32> {
+        self.entry(service).map(|entry| entry.stats)
+    }
+
     /// All services by number, with the indices of their counters.
     pub(super) fn services(&self) -> impl Iterator<Item = (&ServiceView, u32)> {
         self.services.iter().map(|entry| (&entry.view, entry.stats))
@@ -130,6 +135,7 @@ impl QuicLb {
             maps.cids.map(),
             maps.levels.map(),
             maps.collection.map(),
+            maps.services.map(),
         ];
         let seed = self.cid_seed()?;
         let binder = Binder::load(&shared, &entries(&maps.meta.get(0)?), seed)?;

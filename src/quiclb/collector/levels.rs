@@ -223,7 +223,7 @@ fn last_sweep(instance: &QuicLb) -> Result<Occupancy, SysError> {
     })
 }
 
-/// Inserts that packets have made, as all services have counted them. Those of user space, and of
+/// Inserts of packets and imports, as all services have counted them. Registrations, and inserts of
 /// packets that found a dead entry, are few.
 pub(super) fn inserted(instance: &QuicLb) -> Result<Occupancy, CollectError> {
     use abi::Counter as C;
@@ -238,7 +238,7 @@ pub(super) fn inserted(instance: &QuicLb) -> Result<Occupancy, CollectError> {
         for stats in cpus {
             let count = |counter: C| stats.counters.get(counter.0 as usize).copied().unwrap_or(0);
             sum.flows += flows.into_iter().map(count).sum::<u64>();
-            sum.cids += count(C::GW_COUNTER_CID_LEARNED);
+            sum.cids += count(C::GW_COUNTER_CID_LEARNED) + count(C::GW_COUNTER_IMPORTED);
         }
     })?;
     Ok(sum)
