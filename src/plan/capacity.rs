@@ -121,8 +121,8 @@ fn targets(generation: &Generation) -> impl Iterator<Item = &InterfaceName> {
         .filter(|name| *name != generation.spec.interface())
 }
 
-/// The lower bound of `/limits/flows`.
-const FEWEST_FLOWS: u64 = 1024;
+/// The lower bound of `/limits/flows` and `/limits/cids`.
+const FEWEST: u64 = 1024;
 
 /// Counts what `generation` uses of an instance whose generations have room for `room` cells;
 /// `before` is the one that it replaces, `services` what becomes of either's.
@@ -275,16 +275,26 @@ impl Capacity {
         faults
     }
 
-    /// What to say of the number of flows with which everything would fit into `bytes`.
+    /// What to say of smaller limits with which everything would fit into `bytes`.
     fn fitting(&self, bytes: u64) -> String {
         let memory = self.memory_bytes;
         let flows = self.flows.limit * FLOW_BYTES;
-        let others = memory.both_generations + memory.affinity - flows;
-        let fit = bytes.saturating_sub(others) / FLOW_BYTES;
-        if fit >= FEWEST_FLOWS {
+        let cids = memory.affinity - flows;
+        let fit = |others: u64, each: u64| {
+            let fit = bytes.saturating_sub(memory.both_generations + others) / each;
+            (fit >= FEWEST).then_some(fit)
+        };
+        if let Some(fit) = fit(cids, FLOW_BYTES) {
             format!("; {fit} flows would fit")
+        } else if let Some(fit) = fit(flows, CID_BYTES) {
+            format!("; {fit} cids would fit")
+        } else if let Some(fit) = fit(FEWEST * CID_BYTES, FLOW_BYTES) {
+            format!("; {fit} flows would fit beside {FEWEST} cids")
         } else {
-            format!("; the fewest flows that an instance can have, {FEWEST_FLOWS}, would not fit")
+            format!(
+                "; generations take {} of it, less with a smaller /limits/memory_mib",
+                memory.both_generations
+            )
         }
     }
 }

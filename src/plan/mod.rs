@@ -46,6 +46,7 @@ pub use file::PlanFile;
 pub use generation::{Generation, PlacedBackend, PlacedServerId, PlacedService};
 pub use image::{Image, ImageError};
 pub use live::{FlowState, Live, ServiceFlowState, ServiceSweep};
+pub(crate) use place::looks_for_exact;
 pub(crate) use preflight::reach;
 pub use preflight::{ifindex_drift, preflight, Check, CheckCode, CheckResult};
 pub use record::RecordError;

@@ -93,7 +93,7 @@ pub(super) fn place(
 }
 
 /// Whether packets look for an exact binding of their connection ID.
-pub(super) fn looks_for_exact(service: &Service, record: &ServiceRecord) -> bool {
+pub(crate) fn looks_for_exact(service: &Service, record: &ServiceRecord) -> bool {
     service.reads_quic() && (record.exact || service.quic.routing == Routing::Learned)
 }
 

@@ -225,4 +225,27 @@ fn memory_that_the_machine_does_not_have_is_a_fault_with_what_would_fit() {
             .ends_with(&format!("the limit is 67108864; {fit} flows would fit")),
         "{fault}"
     );
+
+    // It is not always the flows that are too many.
+    let message = |limits| {
+        let wanted = instance_with(&[(backends(1..=2), json!({}))], json!({ "limits": limits }));
+        let mut world = world_at(1);
+        world.available_memory_bytes = Some(1 << 30);
+        let faults = plan(None, &wanted, &world, Options::default()).expect_err("too much");
+        faults.as_slice()[0].message.clone()
+    };
+    let narrow = message(json!({"memory_mib": 64, "flows": 4096, "cids": 16_777_216}));
+    let fit = ((64 << 20) - 112 * 4096 - 64 * 192 * 256) / 120;
+    assert!(
+        narrow.ends_with(&format!("; {fit} cids would fit")),
+        "{narrow}"
+    );
+    let vast = message(json!({"memory_mib": 1_048_576, "flows": 4096, "cids": 1024}));
+    let generations = 1_048_576_u64 * 192 * 256;
+    assert!(
+        vast.ends_with(&format!(
+            "; generations take {generations} of it, less with a smaller /limits/memory_mib"
+        )),
+        "{vast}"
+    );
 }

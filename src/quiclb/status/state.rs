@@ -8,7 +8,7 @@ use crate::affinity::level::{Fill, LevelRules};
 use crate::affinity::rules::Level;
 use crate::kernel::clock;
 use crate::kernel::map::Map;
-use crate::plan::Live;
+use crate::plan::{looks_for_exact, Live};
 use crate::quiclb::collector::{default_period, level_number, occupancy};
 use crate::quiclb::error::InstanceError;
 use crate::quiclb::finding::{Finding, FindingCode};
@@ -94,7 +94,11 @@ fn levels(
     let mut highest = [Level::All; 2];
     for (service, record) in live.placed() {
         let admission = instance.maps.levels.get(record.stats)?;
-        let levels = [admission.flows, admission.cids].map(Level::from_abi);
+        let mut levels = [admission.flows, admission.cids].map(Level::from_abi);
+        if !looks_for_exact(service, record) {
+            // It has none to refuse.
+            levels[1] = Level::All;
+        }
         for (highest, level) in highest.iter_mut().zip(levels) {
             *highest = level.max(*highest);
         }
