@@ -38,4 +38,4 @@ pub use sys::SysError;
 
 #[cfg(test)]
 #[path = "../tests/common/netns.rs"]
-mod netns;
+pub(crate) mod netns;

@@ -449,3 +449,6 @@ pub(super) fn default_period(spec: &Spec) -> Duration {
     let shortest = shortest.min().unwrap_or(Duration::MAX);
     (shortest / 4).clamp(Duration::from_secs(1), Duration::from_secs(60))
 }
+
+#[cfg(test)]
+mod tests;

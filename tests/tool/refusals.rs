@@ -308,30 +308,6 @@ fn two_applies_at_once_leave_one_of_the_two() {
 }
 
 #[test]
-fn a_writer_that_stays_keeps_others_out() {
-    isolated("tool::stays", || {
-        machine();
-        let files = Files::new("stays");
-        let spec = files.write("spec.json", EXAMPLE);
-        let changed = files.write("changed.json", draining().to_string());
-        quiclb(&["apply", &spec]).exits(0);
-        let instance = INSTANCE.parse().expect("a UUID");
-        let lock = StateRoot::new(netns::BPFFS)
-            .quiclb(instance)
-            .lock()
-            .expect("free");
-        let before = state();
-        for arguments in [&["apply", &changed][..], &["detach", INSTANCE]] {
-            let error = quiclb_json(arguments).fails(4, "locked");
-            assert_eq!(error["object"], INSTANCE);
-        }
-        assert_eq!(state(), before);
-        drop(lock);
-        quiclb(&["apply", &changed]).exits(0);
-    });
-}
-
-#[test]
 fn state_of_a_newer_version_is_left_alone() {
     isolated("tool::newer", || {
         machine();

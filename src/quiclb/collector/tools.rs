@@ -4,7 +4,7 @@
 use super::CollectError;
 use crate::abi;
 use crate::kernel::map::Map;
-use crate::kernel::routine::{LoadError, Options, Routine, Source};
+use crate::kernel::routine::{LoadError, Options, Routine, Routines, Source};
 use crate::kernel::typed::{Array, Hash};
 use crate::kernel::SysError;
 use crate::quiclb::error::InstanceError;
@@ -58,7 +58,7 @@ impl Tools {
         let [flows, cids] = entries(&meta);
         let sizes = [flows, cids, ("gw_ql_differ", meta.cells)];
         let reuse = handles(&shared(&instance.maps))?;
-        let load = |only: Option<&[&str]>| {
+        Self::load_by(instance, |only| {
             let options = Options {
                 entries: &sizes,
                 reuse: &reuse,
@@ -66,7 +66,14 @@ impl Tools {
                 ..Options::default()
             };
             options.load(Source::Sweep)
-        };
+        })
+    }
+
+    /// `load` loads the programs of these names, or all.
+    pub(super) fn load_by(
+        instance: &QuicLb,
+        load: impl Fn(Option<&[&str]>) -> Result<Routines, LoadError>,
+    ) -> Result<Self, CollectError> {
         let (passes, rest) = match load(None) {
             Ok(mut loaded) => {
                 let passes = Passes {
