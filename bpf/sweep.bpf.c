@@ -297,15 +297,17 @@ static long gw_sweep_one_flow(void *map, const struct gw_flow_key *at, struct gw
 		reason = GW_SWEEP_CLOSED;
 	}
 	/* First: an entry that is deleted under a packet comes back behind this pass, unseen by it. */
-	differing = differs ? bpf_map_lookup_elem(&gw_ql_differ, &cell) : NULL;
-	if (differing)
-		*differing |= 1ULL << bit;
-	if (!gw_step(&gw_ql_flow, &key, value, &entry, gone || silent, now_ns, service,
-		     &rules->flows, gw_forgotten(rules, reason)))
-		return 0;
-	rules->flows.entries++;
-	if (differs && !gone && !silent)
-		rules->flows.differing++;
+	if (differs) {
+		differing = bpf_map_lookup_elem(&gw_ql_differ, &cell);
+		if (differing)
+			*differing |= 1ULL << bit;
+	}
+	if (gw_step(&gw_ql_flow, &key, value, &entry, gone || silent, now_ns, service,
+		    &rules->flows, gw_forgotten(rules, reason))) {
+		rules->flows.entries++;
+		if (differs && !gone && !silent)
+			rules->flows.differing++;
+	}
 	return 0;
 }
 

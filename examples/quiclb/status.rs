@@ -101,6 +101,18 @@ fn text(status: &Status) -> String {
         "\nflow entries {} of {}, connection IDs {} of {}, slots {} open, {} held\n",
         flows.used, flows.capacity, cids.used, cids.capacity, flows.open_slots, flows.held_slots,
     ));
+    match &status.affinity.last_sweep {
+        Some(sweep) => text.push_str(&format!(
+            "swept {} s ago: connection IDs {} learned, {} registered, {} imported; {} flows depend \
+             on this machine\n",
+            sweep.age_seconds,
+            sweep.learned,
+            sweep.registered,
+            sweep.imported,
+            sweep.blast_radius,
+        )),
+        None => text.push_str("never swept\n"),
+    }
     match &status.events {
         Some(events) => text.push_str(&format!(
             "events {} emitted, {} suppressed, {} lost\n",

@@ -31,7 +31,7 @@ enum gw_sweep_result {
 
 /* What a pass found of one service, and of the entries that belong to no service. */
 struct gw_sweep_counts {
-	__u64 entries; /* seen and not deleted */
+	__u64 entries; /* that are there at its end */
 	__u64 expiring; /* of these: will be deleted by the next pass unless a packet comes */
 	__u64 registered; /* connection IDs, by origin; the rest is learned */
 	__u64 imported;

@@ -81,12 +81,12 @@ impl Collector {
                 .map_or(Ok(None), |stands| Err(FollowError::Stands(stands)));
         }
         let followed = self.publish_due(writer, live, causes, now_ns);
-        let pause = match &followed {
-            Ok(Some(_)) => Duration::ZERO,
-            Err(FollowError::Stands(_)) => STANDS,
-            _ => PAUSE,
+        let after = |pause: Duration| now_ns.saturating_add(pause.as_nanos() as u64);
+        self.follow_ns = match &followed {
+            Ok(Some(_)) => 0,
+            Err(FollowError::Stands(_)) => after(STANDS),
+            _ => after(PAUSE),
         };
-        self.follow_ns = now_ns.saturating_add(pause.as_nanos() as u64);
         self.stands = match &followed {
             Err(FollowError::Stands(stands)) => Some(stands.clone()),
             _ => None,
