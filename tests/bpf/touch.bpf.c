@@ -13,17 +13,22 @@ struct touch_flow {
 	__u64 touched_ns;
 };
 
+enum manner {
+	TOUCH, /* as a packet does */
+	INSERT, /* only if there is none */
+	/* Wait until a flow is being deleted, and come at that moment, */
+	HUNT, /* as a packet does */
+	HUNT_QUICKLY, /* without the first insert, which mostly comes late enough to succeed */
+	HUNT_CARELESSLY, /* and do nothing about it */
+};
+
 struct touch {
 	__u64 random; /* the state of the generator of numbers */
 	__u32 first; /* flows: their first index, and how many */
 	__u32 flows;
 	__u32 times;
 	__u32 in_order; /* one after the other, from first on */
-	/*
-	 * Wait until a flow is being deleted, and come at that moment; 2: leave out the first insert,
-	 * which mostly comes late enough to succeed; 3: do nothing about it.
-	 */
-	__u32 hunt;
+	__u32 manner; /* enum manner */
 	__u32 zero;
 	__u64 idle_ns; /* a flow that was touched no longer ago is live */
 	/* what happened */
@@ -78,9 +83,9 @@ static __always_inline void revive(struct touch *touch, struct touch_flow *flow,
 
 	touch->dead++;
 	copy.seen_ns = now_ns;
-	if (touch->hunt == 3)
+	if (touch->manner == HUNT_CARELESSLY)
 		return;
-	if (touch->hunt != 2 && !bpf_map_update_elem(&gw_ql_flow, &key, &copy, BPF_NOEXIST))
+	if (touch->manner != HUNT_QUICKLY && !bpf_map_update_elem(&gw_ql_flow, &key, &copy, BPF_NOEXIST))
 		return;
 	state = *(const volatile __u32 *)&value->state;
 	if ((state & GW_BINDING_PHASE) == GW_BINDING_DEAD)
@@ -154,6 +159,8 @@ static long touch_one(__u32 index, struct touch **at)
 		flow->touched_ns = now_ns;
 		return 0;
 	}
+	if (touch->manner == INSERT)
+		return 0;
 	flow->touched_ns = now_ns;
 	/* Another CPU may change the phase under a packet, but only a sweep does here. */
 	for (int i = 0; i < 3; i++) {
@@ -182,7 +189,7 @@ int gw_touch(void *ctx)
 	__u32 zero = 0;
 	struct touch *state = bpf_map_lookup_elem(&touch_state, &zero);
 
-	if (state && state->hunt)
+	if (state && state->manner >= HUNT)
 		bpf_loop(state->times, hunt_one, &state, 0);
 	else if (state)
 		bpf_loop(state->times, touch_one, &state, 0);

@@ -9,7 +9,7 @@ use guideway::kernel::map::Map;
 
 use crate::machine::*;
 use crate::netns::isolated;
-use crate::touch::{flows, pin, service, Touch, Toucher};
+use crate::touch::{flows, pin, service, End, Touch, Toucher, INSERT};
 
 const MILLION: u32 = 1_000_000;
 
@@ -26,6 +26,7 @@ fn while_others_come(machine: &Machine, table: u32, work: impl FnOnce()) -> u64 
                 flows: table,
                 times: 10_000,
                 in_order: 1,
+                manner: INSERT,
                 ..Touch::default()
             };
             while !end.load(Ordering::Relaxed) {
@@ -35,6 +36,7 @@ fn while_others_come(machine: &Machine, table: u32, work: impl FnOnce()) -> u64 
             }
             touch.inserted
         });
+        let _end = End(&end);
         pin(1);
         work();
         end.store(true, Ordering::Relaxed);

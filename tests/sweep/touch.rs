@@ -24,7 +24,7 @@ pub(crate) struct Touch {
     pub(crate) flows: u32,
     pub(crate) times: u32,
     pub(crate) in_order: u32,
-    pub(crate) hunt: u32,
+    pub(crate) manner: u32,
     pub(crate) zero: u32,
     pub(crate) idle_ns: u64,
     pub(crate) hits: u64,
@@ -34,6 +34,12 @@ pub(crate) struct Touch {
     pub(crate) lost: u64,
     pub(crate) refused: u64,
 }
+
+/// What is done to flows, as it is numbered there.
+pub(crate) const INSERT: u32 = 1;
+const HUNT: u32 = 2;
+const HUNT_QUICKLY: u32 = 3;
+const HUNT_CARELESSLY: u32 = 4;
 
 /// A flow as tests/bpf/touch.bpf.c has it.
 #[derive(Debug, Clone, Copy)]
@@ -171,6 +177,15 @@ pub(crate) fn pin(number: usize) {
     nix::sched::sched_setaffinity(this, &set).expect("ours to use");
 }
 
+/// Ends a thread that goes by it, also when its test fails.
+pub(crate) struct End<'a>(pub(crate) &'a AtomicBool);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Sweeps on one processor while flows are touched on another, and gives what both saw. A flow is
 /// remembered for so short a time that many are forgotten all along.
 fn race(mut touch: Touch, time: Duration, pause: Duration) -> (Touch, abi::SweepCounts) {
@@ -191,6 +206,7 @@ fn race(mut touch: Touch, time: Duration, pause: Duration) -> (Touch, abi::Sweep
                 toucher.touch(&mut touch);
             }
         });
+        let _end = End(&end);
         pin(1);
         let started = Instant::now();
         while started.elapsed() < time {
@@ -239,11 +255,11 @@ fn no_flow_in_use_is_ever_deleted() {
 #[test]
 fn a_flow_whose_packet_comes_while_it_is_deleted_is_put_back() {
     isolated("sweep::hunt", || {
-        let hunt = |hunt: u32| {
+        let hunt = |manner: u32| {
             let touch = Touch {
                 flows: 64,
                 times: 20_000,
-                hunt,
+                manner,
                 idle_ns: 100_000_000,
                 ..Touch::default()
             };
@@ -259,13 +275,13 @@ fn a_flow_whose_packet_comes_while_it_is_deleted_is_put_back() {
                 (sum.0 + race.0, sum.1 + race.1, sum.2 + race.2)
             })
         };
-        for as_specified in [1, 2] {
+        for as_specified in [HUNT, HUNT_QUICKLY] {
             let (dead, lost, no_room) = hunt(as_specified);
             assert_eq!((lost, no_room), (0, 0));
             assert!(dead > 20, "{dead} came at that moment");
         }
         // A packet that does not care loses its flow, and that is seen.
-        let (dead, lost, _) = hunt(3);
+        let (dead, lost, _) = hunt(HUNT_CARELESSLY);
         assert!(lost > 0, "none of {dead}");
     });
 }
