@@ -82,22 +82,42 @@ pub(crate) fn decode(text: &str) -> Result<Vec<u8>, HexError> {
 }
 
 fn decode_into(text: &str, bytes: &mut [u8]) -> Result<(), HexError> {
-    for (position, c) in text.chars().enumerate() {
-        let digit = c.to_digit(16).ok_or(HexError::Digit { position })?;
-        if let Some(byte) = bytes.get_mut(position / 2) {
-            // A digit is below 16, so it fits a byte.
-            *byte = *byte << 4 | digit as u8;
+    for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
+        let [high, low] = [pair[0], pair[1]].map(|c| VALUES[usize::from(c)]);
+        if (high | low) > 0x0f {
+            // Where exactly, in characters.
+            let no_digit = |c: char| !c.is_ascii_hexdigit();
+            let position = text.chars().position(no_digit).unwrap_or(0);
+            return Err(HexError::Digit { position });
         }
+        *byte = high << 4 | low;
     }
     Ok(())
 }
+
+/// The value of each digit by its byte; 255 for what is none.
+const VALUES: [u8; 256] = {
+    let mut values = [255; 256];
+    let mut digit = 0;
+    while digit < 16 {
+        let c = DIGITS[digit as usize];
+        values[c as usize] = digit;
+        values[c.to_ascii_uppercase() as usize] = digit;
+        digit += 1;
+    }
+    values
+};
 
 const DIGITS: &[u8; 16] = b"0123456789abcdef";
 
 /// Bytes as lower-case digits without a prefix.
 pub(crate) fn encode(bytes: &[u8]) -> String {
-    let digits = |byte: &u8| [byte >> 4, byte & 15].map(|digit| char::from(DIGITS[digit as usize]));
-    bytes.iter().flat_map(digits).collect()
+    let mut text = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        text.push(char::from(DIGITS[usize::from(byte >> 4)]));
+        text.push(char::from(DIGITS[usize::from(byte & 15)]));
+    }
+    text
 }
 
 /// Writes bytes as lower-case digits without a prefix.
