@@ -382,7 +382,8 @@ impl Binding {
 
     /// Marks an entry that is about to be deleted, so that the sweep puts it back.
     pub fn revive(&mut self) {
-        if self.phase == Phase::Dead {
+        // Who ends a registration means it.
+        if self.phase == Phase::Dead && self.origin != Origin::Registered {
             self.phase = Phase::Touched;
         }
     }
