@@ -295,6 +295,24 @@ fn an_insert_that_was_refused_keeps_a_window_open() {
         assert!(marks(&plan_at(&writer, &wanted, due)).open > 0);
         refuse(due - WINDOW_NS - SECOND);
         assert_eq!(marks(&plan_at(&writer, &wanted, due)).open, 0);
+
+        // What refuses newcomers may refuse one between plan and publication.
+        let (closing, mut level) = (
+            plan_at(&writer, &wanted, due),
+            levels().get(0).expect("readable"),
+        );
+        level.flows = abi::Level::GW_LEVEL_RESERVE.0;
+        levels().set(0, &level).expect("written");
+        let error = writer.publish(&closing).expect_err("too early");
+        assert!(matches!(error, PublishError::Refused { .. }), "{error}");
+        // A window from this moment on, which is later than the time that was due.
+        let rounded = std::time::Duration::from_nanos(GRID_NS + SECOND / 10);
+        std::thread::sleep(rounded);
+        assert!(marks(&plan_at(&writer, &wanted, due)).open > 0);
+        level.flows = abi::Level::GW_LEVEL_ALL.0;
+        level.refused_ns = 0;
+        levels().set(0, &level).expect("written");
+        writer.publish(&closing).expect("nobody was refused");
     });
 }
 
