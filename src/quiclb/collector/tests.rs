@@ -109,10 +109,11 @@ fn what_the_kernel_refuses_is_done_in_batches() {
         assert_eq!(stats.services[0].counters["deleted_idle"], 500);
 
         // Who insists on the kernel is told why not.
-        let mut options = CollectorOptions::default();
-        options.method = Some(SweepMethod::Kernel);
-        options.period = Some(Duration::ZERO);
-        collector.options = options;
+        collector.options = CollectorOptions {
+            method: Some(SweepMethod::Kernel),
+            period: Some(Duration::ZERO),
+            ..Default::default()
+        };
         let error = collector
             .step_with(&mut writer, now_ns)
             .expect_err("refused");
