@@ -3,7 +3,9 @@
 
 use std::path::Path;
 
-use guideway::affinity::{AffinityDocument, Conflict, Example, Examples, ReadOptions};
+use guideway::affinity::{
+    AffinityDocument, Conflict, DocumentError, Example, Examples, ReadOptions,
+};
 use guideway::error::ErrorKind;
 use guideway::quiclb::{
     read_affinity, ErrorFault, Exported, ImportError, Imported, QuicLb, ReadError, StateRoot,
@@ -83,13 +85,20 @@ pub(crate) fn read(path: &Path) -> Result<AffinityDocument, Failure> {
     let options = ReadOptions::default();
     read_affinity(input::open(path)?, &options).map_err(|error| {
         let failure = match &error {
-            ReadError::Document(document) => {
-                let failure = Failure::new(error.kind(), format!("{name} {document}"));
-                failure.with_faults(document.fault().map(|fault| ErrorFault {
+            ReadError::Document(DocumentError::Member {
+                fault,
+                line,
+                column,
+                ..
+            }) => {
+                let message =
+                    format!("{name} is not accepted: a fault at line {line} column {column}");
+                let fault = ErrorFault {
                     pointer: fault.pointer.clone(),
                     code: fault.code.to_string(),
                     message: fault.message.clone(),
-                }))
+                };
+                Failure::new(error.kind(), message).with_faults([fault])
             }
             error => Failure::new(error.kind(), format!("{name} {error}")),
         };

@@ -78,9 +78,10 @@ pub(crate) enum Verb {
     Watch(WatchArgs),
     /// Write the bindings of connection IDs to a file
     AffinityExport(ExportArgs),
-    /// Take over the bindings that another instance wrote
+    /// Take over the bindings that another instance wrote, until the table is nine tenths full
     AffinityImport(ImportArgs),
-    /// Collect the flow state of an instance and end its transitions, until SIGTERM
+    /// Collect the flow state of an instance and end its transitions, until SIGTERM; several of them
+    /// take turns
     Run(RunArgs),
     /// Take an instance off its interface
     Detach(DetachArgs),
@@ -182,7 +183,10 @@ pub(crate) struct WatchArgs {
     /// UUID of the instance
     pub(crate) instance: InstanceId,
     /// Time between two looks: seconds, or a number with the unit s or ms
-    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = crate::watch::interval)]
+    #[arg(
+        long, value_name = "TIME", default_value = "2s", allow_hyphen_values = true,
+        value_parser = crate::watch::interval
+    )]
     pub(crate) interval: Duration,
     /// Stop after so many intervals
     #[arg(long, value_name = "N")]
@@ -232,6 +236,9 @@ fn conflict() -> PossibleValuesParser {
 pub(crate) struct RunArgs {
     /// UUID of the instance
     pub(crate) instance: InstanceId,
+    /// Say nothing of sweeps, only what is published, admitted or wrong
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
 }
 
 #[derive(Debug, Args)]

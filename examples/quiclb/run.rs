@@ -33,6 +33,9 @@ pub(crate) fn run(arguments: &RunArgs, root: &StateRoot, output: &Output) -> Res
             .problem
             .take_if(|problem| told.as_ref() == Some(problem));
         told = problem.or_else(|| stepped.problem.clone());
+        if arguments.quiet {
+            stepped.sweep = None;
+        }
         if stepped.did_something() {
             let line = RunLine::new(instance, stepped);
             let line = match output.is_json() {

@@ -105,7 +105,7 @@ pub(crate) fn interval(text: &str) -> Result<Duration, String> {
     };
     let seconds: f64 = number
         .parse()
-        .map_err(|_| "not a number of seconds".to_owned())?;
+        .map_err(|_| "must be a number with the unit s or ms, or of seconds".to_owned())?;
     let interval = Duration::try_from_secs_f64(seconds * unit);
     match interval {
         Ok(interval) if interval >= SHORTEST && interval <= Duration::from_secs(86_400) => {

@@ -171,6 +171,24 @@ fn it_says_in_words_what_it_does() {
 }
 
 #[test]
+fn a_quiet_one_tells_what_it_publishes_and_nothing_of_sweeps() {
+    isolated("tool::run_quiet", || {
+        machine();
+        let files = Files::new("run-quiet");
+        let first = files.write("first.json", quick(example()).to_string());
+        let second = files.write("second.json", quick(draining()).to_string());
+        quiclb(&["apply", &first]).exits(0);
+        quiclb(&["apply", &second]).exits(0);
+        let mut collector = Collector::start(&["-o", "json", "run", "--quiet", INSTANCE]);
+        // Windows take some sweeps to close, and none is told of.
+        let first = collector.find(|_| true);
+        assert_eq!(first["published"]["causes"], json!(["windows"]));
+        assert_eq!(first["sweep"], Value::Null);
+        assert_eq!(collector.end(Signal::SIGTERM), Some(0));
+    });
+}
+
+#[test]
 fn without_an_instance_it_has_nothing_to_do() {
     isolated("tool::run_nothing", || {
         let error = quiclb_json(&["run", INSTANCE]).fails(1, "not-found");
