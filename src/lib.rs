@@ -7,7 +7,10 @@
 //! - [`guide::embedding`]: what machine, network and servers need, and ten lines to copy.
 //! - [`service::Spec`]: what to serve; [`plan()`](plan::plan): what that would do; [`quiclb`]: do it.
 //! - [`maglev`]: the tables alone, without any kernel.
-//! - [`guide::architecture`], [`guide::datapath`], [`guide::state`], [`guide::lru`]: how it works.
+//! - [`guide::affinity`]: when a connection keeps its backend and when it can still break;
+//!   [`guide::pcc`], [`guide::lru`]: what comes of other ways.
+//! - [`guide::keys`]: server IDs in connection IDs, encrypted or not.
+//! - [`guide::architecture`], [`guide::datapath`], [`guide::state`]: how it works.
 //!
 //! # Types
 //!
