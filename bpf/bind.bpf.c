@@ -6,13 +6,8 @@
  */
 #include "maps/affinity.h"
 #include "maps/stats.h"
+#include "lib/errno.h"
 #include "lib/hash.h"
-
-enum {
-	GW_ENOENT = 2,
-	GW_E2BIG = 7,
-	GW_EEXIST = 17,
-};
 
 /* Tag, row and incarnation as the one word that packets read, in the order of memory. */
 static __always_inline __u64 gw_bind_word(const struct gw_binding *entry)
@@ -50,7 +45,6 @@ static __always_inline __u32 gw_bind_insert(struct gw_bind_request *request,
 					    const struct gw_binding *wanted)
 {
 	struct gw_binding *entry;
-	/* 32 bits: that is what Linux 6.1 returns. */
 	int error = bpf_map_update_elem(&gw_ql_cid, key, wanted, BPF_NOEXIST);
 
 	if (!error)

@@ -10,6 +10,7 @@
  * deletes them, and inserts go to the front of a bucket. Registrations of connection IDs are ended by
  * user space, too; what a pass misses for that the next one sees.
  */
+#include "lib/errno.h"
 #include "lib/hash.h"
 #include "maps/affinity.h"
 #include "maps/generation.h"
@@ -18,11 +19,6 @@
 
 /* How often it is tried to put an entry back while its bucket is locked. */
 #define GW_SWEEP_TRIES 4
-
-enum {
-	GW_SWEEP_E2BIG = 7,
-	GW_SWEEP_EEXIST = 17,
-};
 
 struct gw_pass {
 	struct gw_sweep *ctx;
@@ -163,12 +159,11 @@ static __always_inline void gw_resurrect(void *map, const void *key,
 					 const struct gw_service *service,
 					 struct gw_sweep_counts *counts)
 {
-	/* 32 bits: that is what Linux 6.1 returns. */
 	int error = bpf_map_update_elem(map, key, value, BPF_NOEXIST);
 
 #pragma unroll
 	for (int i = 1; i < GW_SWEEP_TRIES; i++) {
-		if (!error || error == -GW_SWEEP_EEXIST || error == -GW_SWEEP_E2BIG)
+		if (!error || error == -GW_EEXIST || error == -GW_E2BIG)
 			break;
 		error = bpf_map_update_elem(map, key, value, BPF_NOEXIST);
 	}
@@ -176,7 +171,7 @@ static __always_inline void gw_resurrect(void *map, const void *key,
 		counts->resurrected++;
 		counts->entries++;
 		gw_count_for(service, GW_COUNTER_RESURRECTED);
-	} else if (error != -GW_SWEEP_EEXIST) { /* else the packet did it itself */
+	} else if (error != -GW_EEXIST) { /* else the packet did it itself */
 		counts->lost++;
 	}
 }

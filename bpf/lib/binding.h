@@ -12,6 +12,7 @@
 #ifndef GW_LIB_BINDING_H
 #define GW_LIB_BINDING_H
 
+#include "errno.h"
 #include "service.h"
 
 /* The age at which the time of the last packet is written again: a write takes the line from other CPUs. */
@@ -23,11 +24,6 @@ enum gw_insert {
 	GW_INSERT_EXISTS, /* another CPU was first */
 	GW_INSERT_FULL,
 	GW_INSERT_BUSY, /* no lock: the next packet tries again */
-};
-
-enum {
-	GW_E2BIG = 7,
-	GW_EEXIST = 17,
 };
 
 /* The first word of an entry. */
@@ -121,7 +117,6 @@ static __always_inline enum gw_insert gw_insert(void *map, const void *key, __u6
 		.state = state,
 		.hash = hash,
 	};
-	/* 32 bits: that is what Linux 6.1 returns. */
 	int error = bpf_map_update_elem(map, key, &value, BPF_NOEXIST);
 
 	switch (error) {
