@@ -4,7 +4,8 @@
 //! Each scenario has established flows that fall silent, a change of the table after which only
 //! their entries know their backends, a flood of at least four times the map's size, and then one
 //! packet of every quiet flow. All of them must reach the backend that they began with; the flood
-//! is served by the table alone, and every refusal is counted.
+//! is served by the table alone, and every refusal is counted. Between its packets come some that are
+//! passed or dropped: every packet is in the books, once, where it belongs.
 
 #[path = "common/netns.rs"]
 mod netns;
@@ -15,6 +16,7 @@ use guideway::kernel::publish::{self, Slot};
 use guideway::kernel::run::Run;
 use guideway::kernel::typed::{DevMap, PerCpuArray};
 use guideway::plan::{plan, Device, Generation, Image, Options as PlanOptions, World};
+use guideway::reason::{Reason, Rule, Verdict};
 use guideway::service::Spec;
 use serde_json::json;
 
@@ -27,11 +29,17 @@ fn entries() -> u32 {
     }
 }
 
+const XDP_DROP: u32 = 1;
+const XDP_PASS: u32 = 2;
 const XDP_REDIRECT: u32 = 4;
-/// Index of the only service's counters, and a row for each backend.
-const SERVICE: u32 = 0;
+/// Places of the flooded service and of the one without backends: their numbers are in this order.
+const SERVICE: u32 = 1;
+const EMPTY: u32 = 0;
+/// Backends of the flooded service, each in a row.
 const BACKENDS: u16 = 4;
 const TARGET: u32 = 7;
+/// Flows of a flood between two packets that reach no backend.
+const STRAYS: u32 = 13;
 
 struct Machine {
     object: Object,
@@ -42,6 +50,39 @@ struct Machine {
     frame: Vec<u8>,
     output: Vec<u8>,
     sent: u64,
+    strays: [Stray; 4],
+}
+
+/// A packet that reaches no backend, and how often it was sent.
+struct Stray {
+    frame: Vec<u8>,
+    reason: Reason,
+    sent: u64,
+}
+
+/// One for each way out: to the host for want of a service or of a sound header, dropped as a
+/// fragment or for want of a backend.
+fn strays(tracks: Tracks) -> [Stray; 4] {
+    let stray = |reason, changes: &[(usize, u8)]| {
+        let mut frame = frame(tracks);
+        for &(at, byte) in changes {
+            frame[at] = byte;
+        }
+        Stray {
+            frame,
+            reason,
+            sent: 0,
+        }
+    };
+    let [high, low] = 444_u16.to_be_bytes();
+    [
+        stray(Reason::NoService, &[(33, 81)]),
+        // A header of 16 bytes.
+        stray(Reason::BadIpv4, &[(14, 0x44)]),
+        // More fragments are to come.
+        stray(Reason::FragmentDrop, &[(20, 0x20)]),
+        stray(Reason::NoBackend, &[(36, high), (37, low)]),
+    ]
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -59,16 +100,23 @@ impl Machine {
         let backends = (1..=BACKENDS).map(
             |id| json!({"id": id, "interface": "be", "mac": format!("02:00:00:00:00:{id:02x}")}),
         );
-        let mut service = json!({
-            "name": "flooded", "vip": "203.0.113.80", "port": 443, "protocol": protocol,
-            "maglev_table_size": 4093, "backends": backends.collect::<Vec<_>>(),
-        });
-        if tracks == Tracks::All {
-            service["quic_only"] = json!(false);
-        }
+        let service = |name: &str, port: u16, backends: Vec<_>| {
+            let mut service = json!({
+                "name": name, "vip": "203.0.113.80", "port": port, "protocol": protocol,
+                "maglev_table_size": 4093, "backends": backends,
+            });
+            if tracks == Tracks::All {
+                service["quic_only"] = json!(false);
+            }
+            service
+        };
+        let services = [
+            service("flooded", 443, backends.collect()),
+            service("empty", 444, Vec::new()),
+        ];
         let document = json!({
             "instance_id": "1d9016f2-8957-42bc-9dd7-32d684d76446", "interface": "edge0",
-            "hash_seed": "9f3c51d87ae04b6612c7d0ab58ef3419", "services": [service],
+            "hash_seed": "9f3c51d87ae04b6612c7d0ab58ef3419", "services": services,
         });
         let spec = Spec::from_json(document.to_string().as_bytes()).expect("valid");
         let device =
@@ -95,6 +143,7 @@ impl Machine {
             frame: frame(tracks),
             output: Vec::new(),
             sent: 0,
+            strays: strays(tracks),
         };
         machine.publish();
         machine
@@ -110,7 +159,7 @@ impl Machine {
 
     /// Gives every slot to another backend; `open` slots remember who had it.
     fn turn_table(&mut self, open: bool) {
-        let placed = &mut self.generation.services[0];
+        let placed = &mut self.generation.services[SERVICE as usize];
         let words = placed.slots.iter().map(|slot| abi::Slot {
             owner: (slot.owner + 1) % BACKENDS,
             base: if open { slot.owner } else { slot.base },
@@ -136,22 +185,65 @@ impl Machine {
         self.output[5]
     }
 
+    /// Sends a packet that reaches no backend, of another kind each time.
+    fn stray(&mut self) {
+        let sent: u64 = self.strays.iter().map(|stray| stray.sent).sum();
+        let stray = &mut self.strays[sent as usize % 4];
+        let (action, _) = Run::new(&stray.frame)
+            .run_into(&self.object.program, &mut self.output)
+            .expect("a run");
+        stray.sent += 1;
+        let expected = match stray.reason.verdict() {
+            Verdict::Pass => XDP_PASS,
+            _ => XDP_DROP,
+        };
+        assert_eq!(action, expected, "{}", stray.reason);
+    }
+
     fn counters(&self) -> [u64; abi::Counter::GW_COUNTERS.0 as usize] {
-        let parts = self.services.get(SERVICE).expect("counters");
+        self.counters_of(SERVICE)
+    }
+
+    fn counters_of(&self, service: u32) -> [u64; abi::Counter::GW_COUNTERS.0 as usize] {
+        let parts = self.services.get(service).expect("counters");
         std::array::from_fn(|n| parts.iter().map(|part| part.counters[n]).sum())
     }
 
-    /// The sums that must agree whatever happened.
-    fn check_sums(&self) {
-        let parts = self.services.get(SERVICE).expect("counters");
-        let packets: u64 = parts.iter().map(|part| part.packets).sum();
-        let rules: u64 = parts.iter().flat_map(|part| part.rules).sum();
-        let reasons = self.reasons.get(0).expect("counters");
-        let reasons: u64 = reasons.iter().flat_map(|part| part.packets).sum();
-        let first = Counter::GW_COUNTER_PLAIN.0 as usize;
-        let last = Counter::GW_COUNTER_NO_BACKEND.0 as usize;
-        let outcomes: u64 = self.counters()[first..=last].iter().sum();
-        assert_eq!([packets, rules, reasons, outcomes], [self.sent; 4]);
+    /// Asserts that the books hold every packet that was sent: those of the flood by `rules`, the
+    /// others by their reasons.
+    fn check_sums(&self, rules: &[(Rule, u64)]) {
+        let mut expected = [0_u64; abi::Reason::GW_REASONS.0 as usize];
+        expected[usize::from(Reason::Forwarded.number())] = self.sent;
+        for stray in &self.strays {
+            expected[usize::from(stray.reason.number())] = stray.sent;
+        }
+        let parts = self.reasons.get(0).expect("counters");
+        let count = |n| parts.iter().map(|part| part.packets[n]).sum::<u64>();
+        let reasons = std::array::from_fn(count);
+        assert_eq!(expected, reasons, "reasons");
+
+        let mut expected = [0_u64; abi::Rule::GW_RULES.0 as usize];
+        for &(rule, packets) in rules {
+            expected[usize::from(rule.number())] = packets;
+        }
+        assert_eq!(expected.iter().sum::<u64>(), self.sent);
+        let no_backend = self.strays[3].sent;
+        for (service, rules, packets) in [
+            (SERVICE, expected, self.sent),
+            (EMPTY, Default::default(), no_backend),
+        ] {
+            let parts = self.services.get(service).expect("counters");
+            let count = |n| parts.iter().map(|part| part.rules[n]).sum::<u64>();
+            let found = std::array::from_fn(count);
+            assert_eq!(rules, found, "rules of service {service}");
+            assert_eq!(parts.iter().map(|part| part.packets).sum::<u64>(), packets);
+            let first = Counter::GW_COUNTER_PLAIN.0 as usize;
+            let last = Counter::GW_COUNTER_NO_BACKEND.0 as usize;
+            let outcomes = &self.counters_of(service)[first..=last];
+            assert_eq!(outcomes.iter().sum::<u64>(), packets);
+        }
+        let counted = self.counters_of(EMPTY)[Counter::GW_COUNTER_NO_BACKEND.0 as usize];
+        assert_eq!(counted, no_backend);
     }
 }
 
@@ -207,6 +299,9 @@ fn flood(tracks: Tracks, share: u32, times: u32, packets: usize) {
         for packet in 0..packets {
             machine.send(flow, if packet == 0 { SYN } else { ACK });
         }
+        if flow % STRAYS == 0 {
+            machine.stray();
+        }
     }
     let after = machine.counters();
     let grown = |counter: Counter| after[counter.0 as usize] - before[counter.0 as usize];
@@ -232,7 +327,19 @@ fn flood(tracks: Tracks, share: u32, times: u32, packets: usize) {
         .filter(|(now, home)| now != home)
         .count();
     assert_eq!(moved, 0, "of {quiet} quiet flows");
-    machine.check_sums();
+    let by_flow = hits + u64::from(quiet);
+    let rules: &[_] = match tracks {
+        // Whoever has no entry goes to the owner, admitted or refused.
+        Tracks::All => &[(Rule::Flow, by_flow), (Rule::Table, machine.sent - by_flow)],
+        // Before the change there was a table only. Starts with an entry go to the owner, all
+        // others to who has had the slot.
+        Tracks::Exceptions => &[
+            (Rule::Flow, by_flow),
+            (Rule::Table, u64::from(quiet) + room),
+            (Rule::Previous, u64::from(quiet) + refused),
+        ],
+    };
+    machine.check_sums(rules);
 }
 
 fn scenario(name: &str, tracks: Tracks, share: u32, packets: usize) {
@@ -275,9 +382,12 @@ fn a_flood_without_a_change_leaves_no_entry() {
         let mut machine = Machine::new(Tracks::Exceptions);
         for flow in 0..4 * entries() {
             machine.send(flow, SYN);
+            if flow % STRAYS == 0 {
+                machine.stray();
+            }
         }
         let counters = machine.counters();
         assert_eq!(counters[Counter::GW_COUNTER_PLAIN.0 as usize], machine.sent);
-        machine.check_sums();
+        machine.check_sums(&[(Rule::Table, machine.sent)]);
     });
 }
