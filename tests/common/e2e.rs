@@ -14,6 +14,7 @@ pub(crate) mod quic;
 #[path = "../../examples/demo/spec.rs"]
 pub(crate) mod spec;
 
+pub(crate) mod forget;
 pub(crate) mod nat;
 pub(crate) mod netns;
 pub(crate) mod operator;

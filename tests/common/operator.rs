@@ -83,11 +83,6 @@ impl Operator {
         Self::must(to, &["affinity-import", INSTANCE, file], &[0])
     }
 
-    /// Takes the instance away with all that it knows.
-    pub(crate) fn purge(balancer: &Namespace) {
-        Self::must(balancer, &["detach", INSTANCE, "--purge"], &[0]);
-    }
-
     pub(crate) fn status(balancer: &Namespace) -> Value {
         // A dead backend is a finding.
         const DEGRADED: i32 = 5;
