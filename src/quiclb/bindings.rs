@@ -53,6 +53,11 @@ impl QuicLb {
     /// binding that was learned or imported makes way. Packets never prolong or delete a registered
     /// binding: it ends with [`unregister`](Self::unregister), its time to live, or its backend.
     ///
+    /// A packet that comes while the backend is unhealthy is placed anew by the table, and rebinds
+    /// the connection ID, registered as it is, to the backend that it gets: packets do not go back
+    /// when the first one recovers, and registering for it again is a
+    /// [`Conflict`](RegisterError::Conflict) until the connection ID is unregistered.
+    ///
     /// A call takes some microseconds; the first one loads a program, and one that replaces what was
     /// learned takes 8 to 30 ms, until no packet acts upon that any more. Takes CAP_BPF, and no
     /// lock. Minimum kernel: 6.1.
@@ -94,10 +99,16 @@ impl QuicLb {
         };
         let mut results = Vec::with_capacity(registrations.len());
         let mut overtaken = Vec::new();
-        for registration in registrations {
-            results.push(register_one(table, &view, registration, &mut overtaken));
+        for (index, registration) in registrations.iter().enumerate() {
+            let wanted = Wanted::of(&view, registration);
+            results.push(wanted.and_then(|wanted| {
+                if wanted.write(table)? {
+                    overtaken.push((index, wanted));
+                }
+                Ok(())
+            }));
         }
-        settle(table, &overtaken)?;
+        settle(table, overtaken, &mut results)?;
         Ok(results)
     }
 
@@ -190,99 +201,119 @@ fn place(
     Ok((spec, of, *backend))
 }
 
-/// Registers one connection ID; adds it to `overtaken` if packets may still write its entry.
-fn register_one(
-    table: Table<'_>,
-    view: &View,
-    registration: &Registration,
-    overtaken: &mut Vec<(CidKey, Binding)>,
-) -> Result<(), RegisterError> {
-    let Registration {
-        service,
-        cid,
-        backend,
-        ttl,
-    } = *registration;
-    let (spec, of, backend) = place(view, service, backend)?;
-    spec.admits_cid(&cid)
-        .map_err(|why| RegisterError::Contract {
-            service: spec.name.clone(),
+/// A registration, and what it comes to.
+struct Wanted<'a> {
+    key: CidKey,
+    service: &'a ServiceView,
+    backend: BackendId,
+    entry: Binding,
+}
+
+impl<'a> Wanted<'a> {
+    fn of(view: &'a View, registration: &Registration) -> Result<Self, RegisterError> {
+        let Registration {
+            service,
             cid,
-            why,
-        })?;
-    if !view.looks_up(spec) {
-        let service = spec.name.clone();
-        return Err(RegisterError::Unused { service });
+            backend,
+            ttl,
+        } = *registration;
+        let (spec, of, backend) = place(view, service, backend)?;
+        spec.admits_cid(&cid)
+            .map_err(|why| RegisterError::Contract {
+                service: spec.name.clone(),
+                cid,
+                why,
+            })?;
+        if !view.looks_up(spec) {
+            let service = spec.name.clone();
+            return Err(RegisterError::Unused { service });
+        }
+        if ttl == Some(Duration::ZERO) {
+            return Err(RegisterError::NoTime);
+        }
+        let now_ns = clock::monotonic_coarse_ns();
+        Ok(Self {
+            key: CidKey::new(service, cid),
+            service: of,
+            backend: backend.id,
+            entry: Binding {
+                tag: 0,
+                row: backend.row,
+                incarnation: backend.incarnation,
+                seen_ns: ttl.map_or(0, |ttl| now_ns.saturating_add(nanoseconds(ttl))),
+                phase: Phase::Live,
+                fin: false,
+                rst: false,
+                origin: Origin::Registered,
+                learned: 0,
+                hash: 0,
+            },
+        })
     }
-    if ttl == Some(Duration::ZERO) {
-        return Err(RegisterError::NoTime);
-    }
-    let now_ns = clock::monotonic_coarse_ns();
-    let wanted = Binding {
-        tag: 0,
-        row: backend.row,
-        incarnation: backend.incarnation,
-        seen_ns: ttl.map_or(0, |ttl| now_ns.saturating_add(nanoseconds(ttl))),
-        phase: Phase::Live,
-        fin: false,
-        rst: false,
-        origin: Origin::Registered,
-        learned: 0,
-        hash: 0,
-    };
-    let key = CidKey::new(service, cid);
-    let settled = table.write(&key, |entry| match entry {
-        Some(entry) if entry.origin == Origin::Registered && entry.holds(now_ns) => {
-            match of.bound(entry) {
-                Some(bound) if bound.id != backend.id => Judged::Leave(Some(bound.id)),
-                Some(_) if entry.seen_ns == wanted.seen_ns && entry.phase == Phase::Live => {
-                    Judged::Leave(None)
+
+    /// Writes the entry; whether packets may still write it as well, because they had made the one
+    /// before it.
+    fn write(&self, table: Table<'_>) -> Result<bool, RegisterError> {
+        let (cid, wanted) = (self.key.cid, self.entry);
+        let now_ns = clock::monotonic_coarse_ns();
+        let settled = table.write(&self.key, |entry| match entry {
+            Some(entry) if entry.origin == Origin::Registered && entry.holds(now_ns) => {
+                match self.service.bound(entry) {
+                    Some(bound) if bound.id != self.backend => Judged::Leave(Some(bound.id)),
+                    Some(_) if entry.seen_ns == wanted.seen_ns && entry.phase == Phase::Live => {
+                        Judged::Leave(None)
+                    }
+                    _ => Judged::Write(wanted),
                 }
-                _ => Judged::Write(wanted),
             }
-        }
-        _ => Judged::Write(wanted),
-    })?;
-    match settled {
-        Settled::Written { before } => {
-            if before.is_some_and(|before| before.origin != Origin::Registered) {
-                overtaken.push((key, wanted));
+            _ => Judged::Write(wanted),
+        })?;
+        match settled {
+            Settled::Written { before } => {
+                Ok(before.is_some_and(|before| before.origin != Origin::Registered))
             }
-            Ok(())
+            Settled::Left(None) => Ok(false),
+            Settled::Left(Some(backend)) => Err(RegisterError::Conflict { cid, backend }),
+            Settled::Full => Err(RegisterError::MapFull {
+                capacity: table.cids.map().shape().max_entries,
+            }),
+            Settled::Busy => Err(RegisterError::Busy { cid }),
         }
-        Settled::Left(None) => Ok(()),
-        Settled::Left(Some(backend)) => Err(RegisterError::Conflict { cid, backend }),
-        Settled::Full => Err(RegisterError::MapFull {
-            capacity: table.cids.map().shape().max_entries,
-        }),
-        Settled::Busy => Err(RegisterError::Busy { cid }),
     }
 }
 
-/// Writes the times of bindings that packets had made once more, when no packet is left that took
-/// them for its own: it may have written its own time over ours, which would be the end of the
-/// binding.
-fn settle(table: Table<'_>, overtaken: &[(CidKey, Binding)]) -> Result<(), RegisterError> {
-    if overtaken.is_empty() {
-        return Ok(());
-    }
-    barrier::wait_for_packets()?;
-    for (key, wanted) in overtaken {
-        let ours = |entry: &Binding| {
-            let bound = (entry.row, entry.incarnation) == (wanted.row, wanted.incarnation);
-            bound && entry.origin == Origin::Registered
-        };
-        // Whoever changed it since then knows better.
-        table.write(key, |entry| match entry {
-            Some(entry) if ours(entry) => {
-                if entry.seen_ns == wanted.seen_ns && entry.phase == Phase::Live {
-                    Judged::Leave(())
-                } else {
-                    Judged::Write(*wanted)
+/// How often an entry is written that packets may have written as well. Only one that a sweep has
+/// deleted and packets have made again in between is written more than twice.
+const ROUNDS: usize = 4;
+
+/// Writes those once more that packets may have written as well, when no packet is left that took
+/// the entry for its own: the time of a packet would be the end of the binding. A sweep may have
+/// come by meanwhile, found it at its end and deleted it, so an entry that is missing is made again.
+fn settle(
+    table: Table<'_>,
+    mut overtaken: Vec<(usize, Wanted<'_>)>,
+    results: &mut [Result<(), RegisterError>],
+) -> Result<(), RegisterError> {
+    for _ in 1..ROUNDS {
+        if overtaken.is_empty() {
+            return Ok(());
+        }
+        barrier::wait_for_packets()?;
+        overtaken.retain(|(index, wanted)| match wanted.write(table) {
+            Ok(again) => again,
+            Err(error) => {
+                if let Some(result) = results.get_mut(*index) {
+                    *result = Err(error);
                 }
+                false
             }
-            _ => Judged::Leave(()),
-        })?;
+        });
+    }
+    for (index, wanted) in overtaken {
+        if let Some(result) = results.get_mut(index) {
+            let cid = wanted.key.cid;
+            *result = Err(RegisterError::Busy { cid });
+        }
     }
     Ok(())
 }
@@ -290,3 +321,6 @@ fn settle(table: Table<'_>, overtaken: &[(CidKey, Binding)]) -> Result<(), Regis
 fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+mod tests;
