@@ -72,7 +72,8 @@ impl Collector {
         }
     }
 
-    /// What the last sweep counted, and what was inserted since.
+    /// What the last sweep counted, and what was inserted since this collector made it: no more than
+    /// a lower bound before it has made one.
     fn estimate(&self, instance: &QuicLb) -> Result<Occupancy, CollectError> {
         let swept = last_sweep(instance)?;
         let Some(counted) = &self.counted else {
@@ -101,7 +102,9 @@ impl Collector {
         })
     }
 
-    /// Sets the levels of all services for tables that are so full.
+    /// Sets the levels of all services for tables that are so full. Before this collector has made a
+    /// complete sweep, an estimate says no more than that there are at least so many entries, and
+    /// nothing tells those of a single service: levels that go by either only rise.
     pub(super) fn set_levels(
         &self,
         writer: &Writer,
@@ -116,6 +119,11 @@ impl Collector {
         let flows = fill(occupancy.flows, writer.maps.flows.map());
         let cids = fill(occupancy.cids, writer.maps.cids.map());
         let rules = self.options.levels;
+        let counts = self
+            .tools
+            .as_ref()
+            .is_some_and(|tools| tools.occupancy.is_some());
+        let knows_all = counts || self.counted.is_some();
         let mut changes = Vec::new();
         for (service, record) in live.placed() {
             let admission = writer.maps.levels.get(record.stats)?;
@@ -124,10 +132,16 @@ impl Collector {
                 capacity,
             });
             let from = [admission.flows, admission.cids].map(Level::from_abi);
-            let to = [
+            let mut to = [
                 rules.level(from[0], flows, quota),
                 rules.level(from[1], cids, None),
             ];
+            let knows = [quota.is_none() || self.counted.is_some(), true];
+            for ((to, from), knows) in to.iter_mut().zip(from).zip(knows) {
+                if !(knows && knows_all) {
+                    *to = from.max(*to);
+                }
+            }
             if from == to {
                 continue;
             }

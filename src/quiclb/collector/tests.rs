@@ -138,13 +138,15 @@ fn without_any_program_windows_become_longer_and_never_shorter() {
             refused_ns: 5,
         };
         writer.maps.levels.set(0, &admission).expect("written");
-        // Nothing was ever counted, so nothing is known to be full.
+        // Nobody has counted, so nothing is known to have room.
         let stepped = collector.step_with(&mut writer, now_ns).expect("a step");
-        assert_eq!(stepped.levels.len(), 1);
+        assert!(stepped.levels.is_empty(), "{:?}", stepped.levels);
+        assert_eq!(stepped.sweep.expect("a sweep").live, 500);
+        let stepped = collector.step_with(&mut writer, now_ns).expect("a step");
+        assert_eq!(stepped.levels.len(), 1, "500 of 1024");
         let after = writer.maps.levels.get(0).expect("readable");
         assert_eq!((after.flows, after.cids, after.refused_ns), (0, 0, now_ns));
-        assert_eq!(stepped.sweep.expect("a sweep").live, 500);
-        // Half is what the sweep has counted, and packets insert since: so counters say.
+        // Packets insert since: so counters say.
         let mut counted = writer.maps.services.get(0).expect("counters")[0];
         counted.counters[abi::Counter::GW_COUNTER_ALL_INSERTED.0 as usize] += 500;
         writer.maps.services.set(0, &counted).expect("written");
@@ -155,5 +157,13 @@ fn without_any_program_windows_become_longer_and_never_shorter() {
         let expected = (500 + cpus * 500).min(1024);
         assert_eq!(stepped.occupancy.expect("an estimate").flows, expected);
         assert_eq!(stepped.levels.len(), 1, "{expected} of 1024");
+        // Another one begins with what the last sweep counted, which is not enough to admit anybody.
+        let mut other = Collector::new(&writer.dir, CollectorOptions::default());
+        other.tools = collector.tools.take();
+        let stepped = other
+            .step_with(&mut writer, now_ns + SECOND)
+            .expect("a step");
+        assert_eq!(stepped.occupancy.expect("an estimate").flows, 500);
+        assert!(stepped.levels.is_empty(), "{:?}", stepped.levels);
     });
 }
