@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use super::attachment::{refuse_misplaced, refuse_occupied};
-use super::collector::{Collector, CollectorOptions};
+use super::collector::Collector;
 use super::error::{InstanceError, PlanError, PublishError};
 use super::finding::{Finding, FindingCode};
 use super::instance::{QuicLb, Writer};
@@ -294,20 +294,20 @@ pub fn apply(
         Ok((before, published)) => {
             let disruption = before.disruption(&writer, &plan)?;
             // What was asked for is done, whatever becomes of this.
-            let collected = Collector::new(&dir, CollectorOptions::default())
-                .step_with(&mut writer, clock::monotonic_ns());
+            let collected = Collector::guest(&dir).step_with(&mut writer, clock::monotonic_ns());
             let mut applied = report(&dir, &plan, &published, disruption)?;
-            match collected {
+            let problem = match collected {
                 Ok(stepped) => {
-                    applied.generation = stepped.generation.unwrap_or(applied.generation)
+                    applied.generation = stepped.generation.unwrap_or(applied.generation);
+                    let problem = stepped.problem;
+                    problem.map(|problem| format!("what is due was not published: {problem}"))
                 }
-                Err(error) => applied.findings.push(Finding::new(
-                    FindingCode::NoCollector,
-                    dir.path().display(),
-                    format!("flow state was not collected: {error}"),
-                    APPLY,
-                )),
-            }
+                Err(error) => Some(format!("flow state was not collected: {error}")),
+            };
+            applied.findings.extend(problem.map(|problem| {
+                let object = dir.path().display();
+                Finding::new(FindingCode::NoCollector, object, problem, APPLY)
+            }));
             // What the caller has named is no news.
             let named = |finding: &Finding| {
                 let mut force = options.force.iter();

@@ -113,6 +113,8 @@ impl Budget {
 
 /// Time between two looks at how full the tables are.
 const TICK: Duration = Duration::from_secs(1);
+/// Periods after whose number a sweep is so late that nobody seems to collect.
+pub(super) const LATE: u32 = 4;
 /// When to come again after another writer held the lock.
 const LOCKED: Duration = Duration::from_millis(100);
 
@@ -218,6 +220,8 @@ impl Stepped {
 pub struct Collector {
     dir: StateDir,
     options: CollectorOptions,
+    /// It makes single steps, and somebody else may collect.
+    is_guest: bool,
     tools: Option<Tools>,
     /// A sweep in batches that is under way.
     batch: Option<Batch>,
@@ -244,11 +248,22 @@ impl Collector {
         Self {
             dir: dir.clone(),
             options,
+            is_guest: false,
             tools: None,
             batch: None,
             counted: None,
             follow_ns: 0,
             stands: None,
+        }
+    }
+
+    /// For single steps beside whoever collects, with options that are not known: if somebody does,
+    /// sweeps are due when that one says, and levels, which depend on its marks and quotas, are its
+    /// affair.
+    pub(super) fn guest(dir: &StateDir) -> Self {
+        Self {
+            is_guest: true,
+            ..Self::new(dir, CollectorOptions::default())
         }
     }
 
@@ -288,12 +303,15 @@ impl Collector {
             self.batch = None;
             self.counted = None;
         }
-        let period = self.period(live.spec());
+        let host = self.host(writer, now_ns)?;
+        let period = host.unwrap_or_else(|| self.period(live.spec()));
         let mut stepped = Stepped::nothing(TICK.min(period));
         stepped.generation = Some(live.number());
         let occupancy = self.occupancy(writer)?;
         stepped.occupancy = Some(occupancy);
-        stepped.levels = self.set_levels(writer, &live, occupancy, now_ns)?;
+        if host.is_none() {
+            stepped.levels = self.set_levels(writer, &live, occupancy, now_ns)?;
+        }
         if self.sweep_is_due(writer, period, now_ns)? {
             let (report, found) = self.sweep(writer, &live, occupancy, period, now_ns)?;
             match found {
@@ -316,6 +334,17 @@ impl Collector {
     /// Time from one sweep to the next.
     fn period(&self, spec: &Spec) -> Duration {
         self.options.period.unwrap_or_else(|| default_period(spec))
+    }
+
+    /// The time between the sweeps of another collector that is at work, if this one is its guest.
+    fn host(&self, instance: &QuicLb, now_ns: u64) -> Result<Option<Duration>, CollectError> {
+        if !self.is_guest {
+            return Ok(None);
+        }
+        let collection = instance.maps.collection.get(0)?;
+        let period = Duration::from_nanos(collection.sweep_period_ns);
+        let since = Duration::from_nanos(now_ns.saturating_sub(collection.swept_ns));
+        Ok((collection.swept_ns > 0 && since <= period * LATE).then_some(period))
     }
 
     fn sweep_is_due(

@@ -94,6 +94,11 @@ pub(crate) fn collection() -> abi::Collection {
     map.get(0).expect("readable")
 }
 
+pub(crate) fn set_collection(collection: &abi::Collection) {
+    let map = Array::<abi::Collection>::new(map("gw_ql_collect")).expect("the collection");
+    map.set(0, collection).expect("written");
+}
+
 /// Rows and incarnations of a service's backends, in their order.
 pub(crate) fn placed(spec: &Spec, service: usize) -> Vec<(u16, u32)> {
     let writer = Writer::open(&dir()).expect("an instance");

@@ -5,8 +5,12 @@ use std::time::Duration;
 
 use guideway::abi;
 use guideway::affinity::level::LevelRules;
+use guideway::plan::CheckCode;
 use guideway::quiclb::collector::StateTable;
-use guideway::quiclb::{Collector, CollectorOptions, FindingCode, Status};
+use guideway::quiclb::{
+    apply, ApplyOptions, Collector, CollectorOptions, FindingCode, Options, StateRoot, Status,
+    Wanted,
+};
 
 use crate::harness::*;
 use crate::netns::isolated;
@@ -145,6 +149,21 @@ fn a_service_over_its_quota_refuses_its_own_newcomers() {
         step();
         step();
         assert_eq!(flows_level(0), 0);
+
+        // One that begins anew has counted nothing yet, and admits nobody for that.
+        levels()
+            .set(
+                0,
+                &abi::Admission {
+                    flows: 1,
+                    ..Default::default()
+                },
+            )
+            .expect("written");
+        let mut options = eager();
+        options.quotas.insert(spec.services()[0].id, 50);
+        assert!(crate::harness::step(options, now()).levels.is_empty());
+        assert_eq!(flows_level(0), 1);
     });
 }
 
@@ -160,6 +179,54 @@ fn marks_can_be_chosen() {
         let mut options = CollectorOptions::default();
         options.levels = LevelRules::new(50, 40).expect("in order");
         assert_eq!(step(options, now()).levels.len(), 2);
+    });
+}
+
+#[test]
+fn what_apply_collects_is_not_its_own_affair_while_somebody_collects() {
+    isolated("collector::guest", || {
+        interfaces();
+        let wanted = |port: u16| {
+            let all = service("all", "udp", 53, &[1, 1]);
+            spec(&[all, service("tcp", "tcp", port, &[1, 1])])
+        };
+        let apply = |port| {
+            let root = StateRoot::new(crate::netns::BPFFS);
+            let wanted = Wanted::Spec {
+                spec: wanted(port),
+                options: Options::default(),
+            };
+            let mut options = ApplyOptions::default();
+            options.force.insert(CheckCode::TargetNapi);
+            apply(&root, &wanted, &options).unwrap_or_else(|error| panic!("{error}"))
+        };
+        apply(443);
+        let row = placed(&wanted(443), 0)[0];
+        insert(&wanted(443), 0, 0..2100, row, now());
+        let mut options = CollectorOptions::default();
+        options.levels = LevelRules::new(50, 40).expect("in order");
+        options.period = Some(Duration::from_secs(3_000));
+        let mut collector = Collector::new(&dir(), options);
+        // The first sweep is the one that apply has made.
+        assert!(!collector.step(now()).expect("a step").levels.is_empty());
+        collector.step(now() + 4_000 * SECOND).expect("a step");
+        let kept = collection();
+        assert_eq!(kept.sweep_period_ns, 3_000 * SECOND);
+        apply(444);
+        let level = || levels().get(0).expect("levels").flows;
+        assert_eq!(level(), 1, "2100 of 4096 are above the mark of 50 %");
+        let after = collection();
+        assert_eq!(after.sweep_period_ns, kept.sweep_period_ns);
+        assert_eq!(after.swept_ns, kept.swept_ns, "none is due");
+
+        // Nobody has swept for more than four of its periods.
+        let mut gone = collection();
+        gone.sweep_period_ns = 1;
+        gone.swept_ns = 1;
+        set_collection(&gone);
+        apply(443);
+        assert_eq!(level(), 0);
+        assert_eq!(collection().sweep_period_ns, 15 * SECOND);
     });
 }
 

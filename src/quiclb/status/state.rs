@@ -9,7 +9,7 @@ use crate::affinity::rules::Level;
 use crate::kernel::clock;
 use crate::kernel::map::Map;
 use crate::plan::{looks_for_exact, Live};
-use crate::quiclb::collector::{default_period, level_number, occupancy};
+use crate::quiclb::collector::{default_period, level_number, occupancy, LATE};
 use crate::quiclb::error::InstanceError;
 use crate::quiclb::finding::{Finding, FindingCode};
 use crate::quiclb::instance::QuicLb;
@@ -148,7 +148,7 @@ fn last_sweep(
         false => now_ns.saturating_sub(swept.swept_ns),
     };
     let age = Duration::from_nanos(age_ns);
-    if has_state && age > period * 4 {
+    if has_state && age > period * LATE {
         let message = match never {
             true => "no sweep was ever completed".to_owned(),
             false => format!(
