@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 
 use guideway::affinity::{
-    reconcile, AffinityDocument, BackendView, Binding, BindingOrigin, CidBinding, CidKey, Conflict,
-    ImportReport, InstanceView, Origin, Outcome, Phase, Reconciliation, ServiceBindings,
-    ServiceView, Step, EXAMPLES,
+    reconcile, AffinityDocument, BackendView, Binding, BindingOrigin, CidBinding, CidContract,
+    CidKey, Conflict, ImportReport, InstanceView, Origin, Outcome, Phase, Reconciliation,
+    ServiceBindings, ServiceView, Step, EXAMPLES,
 };
 use guideway::id::{BackendId, ServiceId};
 use guideway::quic::Cid;
-use guideway::service::Protocol;
+use guideway::service::{Protocol, Routing};
 use proptest::prelude::*;
 
 const NOW_NS: u64 = 1_000_000_000_000;
@@ -57,7 +57,7 @@ fn bindings(id: u32, port: u16, bindings: Vec<CidBinding>) -> ServiceBindings {
     }
 }
 
-/// A service with backends 1 (ready, row 4), 2 (draining, row 0) and 3 (unhealthy, row 2).
+/// A service of connection IDs of two bytes with backends 1 (ready, row 4), 2 (draining, row 0) and 3 (unhealthy, row 2).
 fn service(id: u32) -> ServiceView {
     let backend = |id: u32, row: u16, usable: bool| BackendView {
         id: backend_id(id),
@@ -70,7 +70,11 @@ fn service(id: u32) -> ServiceView {
         vip: "203.0.113.80".parse().expect("an address"),
         protocol: Protocol::Udp,
         port: 443,
-        reads_quic: true,
+        contract: CidContract {
+            reads_quic: true,
+            routing: Routing::Learned,
+            short_dcid_len: 2,
+        },
         admits: true,
         backends: vec![
             backend(1, 4, true),
@@ -144,6 +148,8 @@ fn each_reason_has_its_number_and_examples() {
     mixed.extend(many(2000, 10, 1));
     mixed.extend(many(2000, 10, 1));
     mixed.extend(many(3000, 2, 1));
+    mixed.extend((0..30).map(|number| binding(&[1, 2, number], 1)));
+    mixed.push(binding(&[1], 1));
     let document = document(vec![
         bindings(5, 443, many(0, 200, 1)),
         bindings(7, 443, mixed),
@@ -157,9 +163,10 @@ fn each_reason_has_its_number_and_examples() {
     assert_eq!(rejected.unknown_backend, 150);
     assert_eq!(rejected.not_usable, 120);
     assert_eq!(rejected.duplicate_in_document, 20);
+    assert_eq!(rejected.cid_length, 31);
     assert_eq!(rejected.table_full, 1);
     assert_eq!(rejected.service_differs, 101);
-    assert_eq!(rejected.total(), 592);
+    assert_eq!(rejected.total(), 623);
     assert_eq!(report.total() as usize, document.bindings());
     let examples = &report.examples;
     assert_eq!(examples.unknown_service.len(), EXAMPLES);
@@ -167,6 +174,7 @@ fn each_reason_has_its_number_and_examples() {
     assert_eq!(examples.not_usable.len(), EXAMPLES);
     assert_eq!(examples.duplicate_in_document.len(), 20);
     assert_eq!(examples.service_differs.len(), EXAMPLES);
+    assert_eq!(examples.cid_length.len(), 31);
     assert_eq!(examples.table_full.len(), 1);
     let text = serde_json::to_value(&examples.table_full).expect("JSON");
     let expected = serde_json::json!([
@@ -179,9 +187,9 @@ fn each_reason_has_its_number_and_examples() {
 
 #[test]
 fn a_million_duplicates_are_a_million_rejections() {
-    let mut many = vec![binding(b"1", 1); 500_000];
-    many.extend(vec![binding(b"1", 2); 500_000]);
-    many.push(binding(b"2", 1));
+    let mut many = vec![binding(b"01", 1); 500_000];
+    many.extend(vec![binding(b"01", 2); 500_000]);
+    many.push(binding(b"02", 1));
     let mut map = Map::new();
     let of = document(vec![bindings(7, 443, many)]);
     let report = import(&of, &instance(10), Conflict::Keep, &mut map);
@@ -192,7 +200,7 @@ fn a_million_duplicates_are_a_million_rejections() {
 
 #[test]
 fn services_must_be_the_same_in_everything_and_read_connection_ids() {
-    let one = || vec![binding(b"1", 1)];
+    let one = || vec![binding(b"01", 1)];
     let with = |change: fn(&mut ServiceBindings)| {
         let mut of = bindings(7, 443, one());
         change(&mut of);
@@ -218,7 +226,7 @@ fn services_must_be_the_same_in_everything_and_read_connection_ids() {
     let report = import(&renamed, &instance(10), Conflict::Keep, &mut Map::new());
     assert_eq!(report.accepted, 1);
     let mut other = instance(10);
-    other.services[0].reads_quic = false;
+    other.services[0].contract.reads_quic = false;
     assert_eq!(rejected(&with(|_| {}), &other).not_usable, 1);
     // A high level keeps imports out, whatever room there is.
     let mut other = instance(10);
@@ -228,12 +236,12 @@ fn services_must_be_the_same_in_everything_and_read_connection_ids() {
 
 #[test]
 fn the_clock_of_the_exporting_host_is_not_ours() {
-    let mut late = binding(b"1", 1);
+    let mut late = binding(b"01", 1);
     late.last_seen_ns = u64::MAX;
     let mut map = Map::new();
     let of = document(vec![bindings(7, 443, vec![late])]);
     import(&of, &instance(10), Conflict::Keep, &mut map);
-    let entry = map[&(7, b"1".to_vec())];
+    let entry = map[&(7, b"01".to_vec())];
     assert_eq!(entry.seen_ns, NOW_NS);
     assert_eq!(
         (entry.row, entry.incarnation),
@@ -245,7 +253,7 @@ fn the_clock_of_the_exporting_host_is_not_ours() {
 
 #[test]
 fn entries_that_bind_nothing_any_more_make_way() {
-    let of = document(vec![bindings(7, 443, vec![binding(b"1", 1)])]);
+    let of = document(vec![bindings(7, 443, vec![binding(b"01", 1)])]);
     let gone = [
         // A row or incarnation that no backend has.
         entry(9, 101, Origin::Registered),
@@ -266,7 +274,7 @@ fn entries_that_bind_nothing_any_more_make_way() {
         },
     ];
     for entry in gone {
-        let mut map = Map::from([((7, b"1".to_vec()), entry)]);
+        let mut map = Map::from([((7, b"01".to_vec()), entry)]);
         // It needs no room.
         let report = import(&of, &instance(0), Conflict::Keep, &mut map);
         assert_eq!((report.accepted, report.replaced), (1, 0), "{entry:?}");
@@ -284,11 +292,11 @@ fn entries_that_bind_nothing_any_more_make_way() {
         entry(2, 103, Origin::Traffic),
     ];
     for entry in stays {
-        let mut map = Map::from([((7, b"1".to_vec()), entry)]);
+        let mut map = Map::from([((7, b"01".to_vec()), entry)]);
         let report = import(&of, &instance(10), Conflict::Keep, &mut map);
         assert_eq!((report.accepted, report.kept), (0, 1), "{entry:?}");
         assert_eq!(report.examples.kept[0].bound_to.map(BackendId::get), {
-            let row = map[&(7, b"1".to_vec())].row;
+            let row = map[&(7, b"01".to_vec())].row;
             Some(if row == 0 { 2 } else { 3 })
         });
     }
@@ -342,6 +350,8 @@ fn model(
             tell("service_differs");
         } else if count > 1 {
             tell("duplicate_in_document");
+        } else if cid.len() != 2 {
+            tell("cid_length");
         } else if of[0].3 > 3 {
             tell("unknown_backend");
         } else if of[0].3 == 3 {
@@ -394,6 +404,7 @@ fn observed(map: &Map, report: &ImportReport) -> Model {
             "duplicate_in_document",
             report.rejected.duplicate_in_document,
         ),
+        ("cid_length", report.rejected.cid_length),
         ("table_full", report.rejected.table_full),
     ];
     let bound = map.iter().filter_map(|(at, entry)| {
@@ -409,19 +420,21 @@ fn observed(map: &Map, report: &ImportReport) -> Model {
     }
 }
 
+/// Mostly of the length that the services know.
+fn cid() -> impl Strategy<Value = Vec<u8>> {
+    let bytes = |len| proptest::collection::vec(0..3_u8, len);
+    prop_oneof![8 => bytes(2..3), 1 => bytes(1..4)]
+}
+
 /// Few services, connection IDs and backends, so that everything meets everything.
 fn given() -> impl Strategy<Value = Vec<(u32, u16, Vec<u8>, u32)>> {
     let id = prop_oneof![8 => Just(7_u32), 4 => Just(9_u32), 1 => Just(8_u32)];
     let port = prop_oneof![12 => Just(443_u16), 1 => Just(444_u16)];
-    let cid = proptest::collection::vec(0..3_u8, 1..4);
-    proptest::collection::vec((id, port, cid, 1..5_u32), 0..40)
+    proptest::collection::vec((id, port, cid(), 1..5_u32), 0..40)
 }
 
 fn before() -> impl Strategy<Value = Map> {
-    let at = (
-        prop_oneof![Just(7_u32), Just(9_u32)],
-        proptest::collection::vec(0..3_u8, 1..4),
-    );
+    let at = (prop_oneof![Just(7_u32), Just(9_u32)], cid());
     let origin = prop_oneof![
         Just(Origin::Traffic),
         Just(Origin::Registered),

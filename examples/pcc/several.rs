@@ -4,11 +4,11 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use guideway::affinity::{
-    reconcile, rfc3339, AffinityDocument, BackendView, CidBinding, Conflict, InstanceView,
-    ReadOptions, ServiceBindings, ServiceView, Step,
+    reconcile, rfc3339, AffinityDocument, BackendView, CidBinding, CidContract, Conflict,
+    InstanceView, ReadOptions, ServiceBindings, ServiceView, Step,
 };
 use guideway::id::BackendId;
-use guideway::service::Protocol;
+use guideway::service::{Protocol, Routing};
 
 use crate::balancer::{Balancer, SECOND_NS};
 use crate::fleet::{Change, Fleet};
@@ -184,7 +184,11 @@ fn view(fleet: &Fleet, now_ns: u64) -> InstanceView {
         vip: VIP,
         protocol: Protocol::Udp,
         port: PORT,
-        reads_quic: true,
+        contract: CidContract {
+            reads_quic: true,
+            routing: Routing::Learned,
+            short_dcid_len: 8,
+        },
         admits: true,
         backends: backends.collect(),
     };

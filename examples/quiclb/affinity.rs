@@ -170,6 +170,7 @@ fn import_text(imported: &Imported) -> String {
         ("unknown backend", rejected.unknown_backend),
         ("not usable", rejected.not_usable),
         ("duplicate in document", rejected.duplicate_in_document),
+        ("length of the CID", rejected.cid_length),
         ("table full", rejected.table_full),
     ] {
         table.row([&what, &number]);
@@ -189,6 +190,7 @@ fn examples(examples: &Examples, text: &mut String) {
         ("unknown backend", &examples.unknown_backend),
         ("not usable", &examples.not_usable),
         ("duplicate in document", &examples.duplicate_in_document),
+        ("length of the CID", &examples.cid_length),
         ("table full", &examples.table_full),
     ] {
         for example in examples.iter().take(MOST) {

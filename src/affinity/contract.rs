@@ -28,19 +28,49 @@ pub enum ContractError {
     },
 }
 
+/// What a service and its servers agree on: which connection IDs a short header shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CidContract {
+    /// Whether packets have connection IDs to look up at all.
+    pub reads_quic: bool,
+    /// How connection IDs are read.
+    pub routing: Routing,
+    /// Bytes of a connection ID that does not tell its length itself; 0 where that is not known.
+    pub short_dcid_len: u8,
+}
+
 impl Service {
+    /// Which connection IDs a short header shows to the service.
+    pub fn cid_contract(&self) -> CidContract {
+        CidContract {
+            reads_quic: self.reads_quic(),
+            routing: self.quic.routing,
+            short_dcid_len: self.short_dcid_len,
+        }
+    }
+
+    /// Whether a packet with a short header can be found by this connection ID.
+    ///
+    /// # Errors
+    /// As [`CidContract::admits`].
+    pub fn admits_cid(&self, cid: &Cid) -> Result<(), ContractError> {
+        self.cid_contract().admits(cid)
+    }
+}
+
+impl CidContract {
     /// Whether a packet with a short header can be found by this connection ID: by its length, or
     /// because it is one that tells its length itself, which services routed by server ID read.
     ///
     /// # Errors
     /// [`ContractError`]: packets would never find its binding.
-    pub fn admits_cid(&self, cid: &Cid) -> Result<(), ContractError> {
-        if !self.reads_quic() {
+    pub fn admits(&self, cid: &Cid) -> Result<(), ContractError> {
+        if !self.reads_quic {
             return Err(ContractError::NotQuic);
         }
         let first = cid.first().copied().unwrap_or(0);
         let described = (first >> 5 == SELF_DESCRIBED).then_some((first & 31) + 1);
-        let expected = match (self.quic.routing, described) {
+        let expected = match (self.routing, described) {
             (Routing::ServerId, Some(described)) => described,
             _ if self.short_dcid_len == 0 => return Err(ContractError::NoLength),
             _ => self.short_dcid_len,

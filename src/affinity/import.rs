@@ -3,7 +3,8 @@
 //!
 //! A binding is taken if the instance has the same service and the backend is ready or draining
 //! there; backends are matched by the operator's number, never by row. What is bound here already
-//! stays as it is unless the [`Conflict`] policy says otherwise. Nothing that the exporting host
+//! stays as it is unless the [`Conflict`] policy says otherwise. Connection IDs that no short header
+//! shows to the service are not taken: packets would never find them. Nothing that the exporting host
 //! measured is taken over: its clock is not ours.
 
 mod report;
@@ -13,7 +14,7 @@ use std::net::IpAddr;
 pub use report::{Example, Examples, ImportReport, Rejected, Rejection, EXAMPLES};
 
 use super::document::{AffinityDocument, CidBinding, ServiceBindings};
-use super::{Binding, CidKey, Origin, Phase};
+use super::{Binding, CidContract, CidKey, Origin, Phase};
 use crate::id::{BackendId, ServiceId};
 use crate::quic::Cid;
 use crate::service::Protocol;
@@ -26,7 +27,8 @@ pub enum Conflict {
     Keep,
     /// An earlier import is replaced; what was learned or registered here stays.
     ReplaceImported,
-    /// Nothing of the document is imported.
+    /// Nothing of the document is imported. Where packets bind a connection ID while the import
+    /// writes already, it stops there.
     Fail,
 }
 
@@ -66,8 +68,8 @@ pub struct ServiceView {
     pub protocol: Protocol,
     /// Port.
     pub port: u16,
-    /// Whether its packets have connection IDs to look up.
-    pub reads_quic: bool,
+    /// Which connection IDs its packets can be found by.
+    pub contract: CidContract,
     /// Whether its admission level lets imports in.
     pub admits: bool,
     /// Its backends, in the order of their ids.
@@ -244,6 +246,11 @@ pub fn reconcile<E>(
                 }
                 continue;
             };
+            if service.contract.admits(&binding.cid).is_err() {
+                let why = Rejection::CidLength;
+                result.report.reject(why, service.id, binding);
+                continue;
+            }
             let backend = match service.backend(binding.backend) {
                 Some(backend) if backend.usable => backend,
                 Some(_) => {
@@ -305,7 +312,7 @@ fn here<'a>(
     let document = (bindings.vip, bindings.protocol, bindings.port);
     if document != (service.vip, service.protocol, service.port) {
         Err(Rejection::ServiceDiffers)
-    } else if !service.reads_quic {
+    } else if !service.contract.reads_quic {
         Err(Rejection::NotUsable)
     } else {
         Ok(service)

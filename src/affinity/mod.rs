@@ -21,7 +21,7 @@ pub mod state;
 pub(crate) use advance::rounded;
 pub use advance::{advance, SlotChange};
 pub use binding::{cid_tag, Binding, CidKey, Origin, Phase};
-pub use contract::ContractError;
+pub use contract::{CidContract, ContractError};
 pub(crate) use document::{read, Guard, Stop};
 pub use document::{
     rfc3339, AffinityDocument, BindingOrigin, CidBinding, DocumentError, ReadOptions,

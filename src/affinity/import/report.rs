@@ -25,6 +25,8 @@ pub enum Rejection {
     NotUsable,
     /// The document binds the connection ID more than once.
     DuplicateInDocument,
+    /// Short headers show connection IDs of another length to the service.
+    CidLength,
     /// The map is full, but for what is kept in reserve.
     TableFull,
 }
@@ -63,6 +65,8 @@ pub struct Rejected {
     pub not_usable: u64,
     /// The document binds the connection ID more than once.
     pub duplicate_in_document: u64,
+    /// Short headers show connection IDs of another length to the service.
+    pub cid_length: u64,
     /// The map is full, but for what is kept in reserve.
     pub table_full: u64,
 }
@@ -76,6 +80,7 @@ impl Rejected {
             unknown_backend,
             not_usable,
             duplicate_in_document,
+            cid_length,
             table_full,
         } = self;
         unknown_service
@@ -83,6 +88,7 @@ impl Rejected {
             + unknown_backend
             + not_usable
             + duplicate_in_document
+            + cid_length
             + table_full
     }
 }
@@ -105,6 +111,8 @@ pub struct Examples {
     pub not_usable: Vec<Example>,
     /// The document binds the connection ID more than once.
     pub duplicate_in_document: Vec<Example>,
+    /// Short headers show connection IDs of another length to the service.
+    pub cid_length: Vec<Example>,
     /// The map is full, but for what is kept in reserve.
     pub table_full: Vec<Example>,
 }
@@ -164,6 +172,7 @@ impl ImportReport {
                 &mut rejected.duplicate_in_document,
                 &mut examples.duplicate_in_document,
             ),
+            Rejection::CidLength => (&mut rejected.cid_length, &mut examples.cid_length),
             Rejection::TableFull => (&mut rejected.table_full, &mut examples.table_full),
         };
         *number += 1;

@@ -47,7 +47,7 @@ impl View {
                     vip: service.vip,
                     protocol: service.protocol,
                     port: service.port,
-                    reads_quic: service.reads_quic(),
+                    contract: service.cid_contract(),
                     admits: true,
                     backends: service
                         .backends

@@ -106,7 +106,7 @@ fn view((service, placed): (&Service, &PlacedService)) -> ServiceView {
         vip: service.vip,
         protocol: service.protocol,
         port: service.port,
-        reads_quic: service.reads_quic(),
+        contract: service.cid_contract(),
         admits: true,
         backends,
     }
