@@ -176,7 +176,8 @@ pub(super) mod service {
         "cid_idle",
         Need::Default(Duration::from_secs(600)),
         IDLE,
-        "A learned or imported connection ID without packets for so long is dead.",
+        "A learned or imported connection ID without packets for so long is dead; only with protocol \
+         udp.",
     );
     pub(in crate::service) static HANDSHAKE_GRACE: Field<Duration> = duration(
         "handshake_grace",

@@ -53,7 +53,7 @@ fn digests_are_sha_256_of_the_canonical_text() {
         ),
         (
             FULL,
-            "747555f3c0525c03a8c83e3978466e90235b09091f77485cc175e4aec30401f3",
+            "bcc50313eb7ef533b80920cdcc28c08c8db5d99f0bfeb7c31ec2b3a79ec1aff6",
         ),
     ] {
         assert_eq!(spec(text).digest().to_string(), digest);

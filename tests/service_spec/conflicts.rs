@@ -13,6 +13,8 @@ fn quic_members_need_udp() {
     for (member, refused, allowed) in [
         ("short_dcid_len", json!(8), json!(0)),
         ("quic_only", json!(true), json!(false)),
+        // As the canonical document has it.
+        ("cid_idle", json!("5m"), json!("10m")),
     ] {
         let pointer = format!("{S}/{member}");
         accept(&with(tcp(), &pointer, allowed));

@@ -59,7 +59,7 @@ fn every_member_of_a_draft_arrives() {
                 hash: Some(HashOf::Source),
                 tracking: Some(Tracking::All),
                 flow_idle: Some(Duration::from_secs(86_400)),
-                cid_idle: Some(Duration::from_secs(1)),
+                cid_idle: Some(Duration::from_secs(600)),
                 fragments: Some(Fragments::Route),
                 ..ServiceDraft::new("web", Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0x50), 80)
             },

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use super::super::fault::FaultCode::{Conflict, Prime};
+use super::super::field::Need;
 use super::super::ident::service_id;
 use super::super::members::{limits, service as members};
 use super::super::reader::{Checked, Reader, Report};
@@ -13,6 +14,9 @@ use super::super::spec::{Fragments, HashOf, Origin, Protocol, Routing, Service, 
 use super::super::tree::Node;
 use super::{backend, quic};
 use crate::maglev::TableSize;
+
+/// What is said of members that TCP has no use for.
+const NEEDS_UDP: &str = "QUIC fields need protocol \"udp\"";
 
 /// What other services are compared with, and the service itself if it is sound.
 pub(super) struct Part<'a> {
@@ -46,7 +50,7 @@ impl<'a> Part<'a> {
         let routing = quic.routing;
         let tracking = tracking(&reader, &transport, routing, report);
         let flow_idle = flow_idle(&reader, protocol, report);
-        let cid_idle = reader.get(&members::CID_IDLE, report);
+        let cid_idle = cid_idle(&reader, protocol, report);
         let handshake_grace = handshake_grace(&reader, &transport, routing, tracking, report);
         let fragments = reader.get(&members::FRAGMENTS, report);
         if fragments == Ok(Fragments::Route) {
@@ -114,15 +118,14 @@ impl Transport {
         let short_dcid_len = reader.get(&members::SHORT_DCID_LEN, report);
         let quic_only = reader.optional(&members::QUIC_ONLY, report);
         if protocol == Ok(Protocol::Tcp) {
-            let needs_udp = "QUIC fields need protocol \"udp\"";
             if short_dcid_len.is_ok_and(|length| length > 0) {
-                reader.fault(&members::SHORT_DCID_LEN, Conflict, needs_udp, report);
+                reader.fault(&members::SHORT_DCID_LEN, Conflict, NEEDS_UDP, report);
             }
             if quic_only == Ok(Some(true)) {
-                reader.fault(&members::QUIC_ONLY, Conflict, needs_udp, report);
+                reader.fault(&members::QUIC_ONLY, Conflict, NEEDS_UDP, report);
             }
             if reader.has(&members::QUIC) {
-                reader.fault(&members::QUIC, Conflict, needs_udp, report);
+                reader.fault(&members::QUIC, Conflict, NEEDS_UDP, report);
             }
         }
         let quic_only = match quic_only {
@@ -207,6 +210,20 @@ fn flow_idle(
         // The least that RFC 5382 lets a middlebox forget an idle connection after.
         Protocol::Tcp => 2 * 3600 + 4 * 60,
     }))
+}
+
+fn cid_idle(
+    reader: &Reader<'_>,
+    protocol: Checked<Protocol>,
+    report: &mut Report,
+) -> Checked<Duration> {
+    let cid_idle = reader.get(&members::CID_IDLE, report)?;
+    // The canonical document has the default.
+    let is_default = matches!(&members::CID_IDLE.need, Need::Default(value) if *value == cid_idle);
+    if protocol? == Protocol::Tcp && !is_default {
+        return Err(reader.fault(&members::CID_IDLE, Conflict, NEEDS_UDP, report));
+    }
+    Ok(cid_idle)
 }
 
 fn handshake_grace(
