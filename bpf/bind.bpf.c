@@ -63,6 +63,11 @@ static __always_inline __u32 gw_bind_insert(struct gw_bind_request *request,
  * said so there, and then the caller has to look again. The time comes behind it, because until the
  * state says otherwise packets may write it as well.
  *
+ * Once begun this runs to its end, whatever becomes of the caller, so no entry stays half written but
+ * for a state that is another one. Then the word is taken back, unless a packet has changed it in its
+ * turn: the caller may not come again, and the new backend would have the origin and the time of the
+ * old binding. Between the two a packet may have followed the new one.
+ *
  * A sweep that found the old time over claims the entry in its state, then reads the time again. Here
  * the time is written, then the state is read again, with a barrier in between on both sides: one of
  * the two sees what the other did.
@@ -73,15 +78,17 @@ static __always_inline __u32 gw_bind_exchange(struct gw_bind_request *request,
 					      const struct gw_binding *wanted)
 {
 	struct gw_binding *entry = bpf_map_lookup_elem(&gw_ql_cid, key);
-	__u64 before = gw_bind_word(expected);
+	__u64 before = gw_bind_word(expected), after = gw_bind_word(wanted);
 
 	if (!entry)
 		return GW_BIND_MISSING;
-	if (__sync_val_compare_and_swap((__u64 *)entry, before, gw_bind_word(wanted)) != before)
+	if (__sync_val_compare_and_swap((__u64 *)entry, before, after) != before)
 		return gw_bind_other(request, entry);
 	if (__sync_val_compare_and_swap(&entry->state, expected->state, wanted->state) !=
-	    expected->state)
+	    expected->state) {
+		__sync_val_compare_and_swap((__u64 *)entry, after, before);
 		return gw_bind_other(request, entry);
+	}
 	__sync_lock_test_and_set(&entry->seen_ns, wanted->seen_ns);
 	if (*(volatile __u32 *)&entry->state != wanted->state)
 		return gw_bind_other(request, entry);

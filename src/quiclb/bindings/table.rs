@@ -73,7 +73,8 @@ pub(super) enum Settled<T> {
 }
 
 /// What the program answers.
-enum Reply {
+#[derive(Debug)]
+pub(super) enum Reply {
     Done,
     Other(Binding),
     Missing,
@@ -171,7 +172,8 @@ impl Table<'_> {
         cid_tag(&key.to_abi(), self.binder.seed)
     }
 
-    fn exchange(
+    /// Puts an entry in place of another, or adds it where there is none, if that is so.
+    pub(super) fn exchange(
         &self,
         key: &CidKey,
         before: Option<&Binding>,

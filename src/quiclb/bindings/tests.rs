@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! What happens between writing an entry that packets had made and writing it for good.
 
+use super::table::Reply;
 use super::*;
 use crate::abi;
 use crate::kernel::map::Update;
@@ -123,5 +124,42 @@ fn an_entry_that_is_deleted_before_it_settled_is_written_again() {
         set(&other.to_abi());
         let error = settled().expect_err("another's");
         assert!(matches!(error, RegisterError::Conflict { .. }), "{error}");
+    });
+}
+
+#[test]
+fn an_exchange_that_comes_too_late_leaves_the_entry_as_it_was() {
+    netns::isolated("bindings::half", || {
+        let writer = instance();
+        let view = writer.view().expect("readable").expect("published");
+        let binder = writer.binder().expect("a program");
+        let seed = writer.cid_seed().expect("readable");
+        let service = view.live.spec().services()[0].id;
+        let key = CidKey::new(service, CID.parse().expect("a connection ID"));
+        let there = learned(&view, &key, seed, 1);
+        let cids = &writer.maps.cids;
+        cids.update(&key.to_abi(), &there, Update::Any)
+            .expect("written");
+        // Meanwhile a sweep found it idle, or it was the other way round.
+        let expected = Binding {
+            phase: Phase::Expiring,
+            ..Binding::from_abi(&there)
+        };
+        let wanted = Binding {
+            origin: Origin::Registered,
+            ..Binding::from_abi(&learned(&view, &key, seed, 2))
+        };
+        let table = Table {
+            cids,
+            binder: &binder,
+            stats: None,
+        };
+        let reply = table.exchange(&key, Some(&expected), &wanted);
+        match reply.expect("called") {
+            Reply::Other(found) => assert_eq!(found, Binding::from_abi(&there)),
+            other => panic!("{other:?}"),
+        }
+        let left = cids.get(&key.to_abi()).expect("read").expect("there");
+        assert_eq!(Binding::from_abi(&left), Binding::from_abi(&there));
     });
 }
