@@ -86,7 +86,8 @@ pub enum ImportError {
     /// Packets of a service have to look for bindings from now on, and cannot be made to.
     #[error(transparent)]
     Use(#[from] UseBindingsError),
-    /// The kernel refused to go on in the middle.
+    /// It could not go on in the middle: the kernel refused, or a connection ID was bound to another
+    /// backend meanwhile and the policy is to import nothing then. What was written stays.
     #[error("stopped after {} of {} bindings: {why}", .report.total(), .of)]
     #[non_exhaustive]
     Stopped {
@@ -185,7 +186,8 @@ impl Writer {
     /// them; see [`use_bindings`](Self::use_bindings).
     ///
     /// # Errors
-    /// [`ImportError`]; nothing was written, unless it is [`ImportError::Stopped`].
+    /// [`ImportError`]; nothing was written, unless it is [`ImportError::Stopped`]. Packets and
+    /// registrations go on while it writes, so that a conflict may come about then.
     pub fn import(
         &mut self,
         document: &AffinityDocument,
@@ -219,16 +221,21 @@ impl Writer {
                 stats: view.stats(ServiceId::new(action.key.service)),
             };
             let outcome = bind(table, instance, action, policy);
-            match outcome {
-                Ok(outcome) => report.count(action, outcome),
-                Err(why) => {
-                    return Err(ImportError::Stopped {
-                        report: Box::new(report),
-                        of: document.bindings() as u64,
-                        why,
-                    })
+            let why = match outcome {
+                Ok(outcome) => {
+                    report.count(action, outcome);
+                    if policy != Conflict::Fail || outcome != Outcome::Kept {
+                        continue;
+                    }
+                    format!("{} was bound to another backend meanwhile", action.key.cid)
                 }
-            }
+                Err(why) => why,
+            };
+            return Err(ImportError::Stopped {
+                report: Box::new(report),
+                of: document.bindings() as u64,
+                why,
+            });
         }
         Ok(report)
     }
@@ -271,3 +278,6 @@ fn bind(
         )),
     }
 }
+
+#[cfg(test)]
+mod tests;
