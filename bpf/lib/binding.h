@@ -7,7 +7,7 @@
  * The memory of a deleted entry is reused at once. A pointer to an entry may therefore lead to a
  * stranger's, before or after it was compared. The exchange of a stranger's binding fails, because
  * the tag is part of the word, and what else is written here harms nobody: a stranger lives a
- * little longer, or closes a little sooner.
+ * little longer, closes a little sooner, or teaches a connection ID more or less.
  */
 #ifndef GW_LIB_BINDING_H
 #define GW_LIB_BINDING_H

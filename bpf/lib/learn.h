@@ -78,6 +78,19 @@ static __always_inline void gw_close_cids(const struct gw_packet *packet)
 		admission->cids = GW_LEVEL_NONE;
 }
 
+/* One connection ID in a flow's count. */
+#define GW_ONE_LEARNED (1U << GW_BINDING_LEARNED_SHIFT)
+
+/*
+ * Takes one back that was counted, whatever else has become of the word since. A count of nothing
+ * is a stranger's.
+ */
+static __always_inline void gw_uncount_learned(struct gw_binding *flow)
+{
+	if (gw_load_state(flow) & GW_BINDING_LEARNED)
+		__sync_fetch_and_sub(&flow->state, GW_ONE_LEARNED);
+}
+
 /*
  * Binds the packet's connection ID to the backend of its flow, whose entry this is. The flow's count
  * goes first, so that no race exceeds it, and back if nothing was learned.
@@ -87,21 +100,20 @@ GW_GLOBAL int gw_learn(struct gw_packet *packet, struct gw_binding *flow, __u64 
 	union gw_bind cid = { .word = bind };
 	struct gw_cid_key key;
 	enum gw_insert result;
-	__u32 state, counted;
+	__u32 state;
 
 	if (!packet || !flow)
 		return 0;
 	state = gw_load_state(flow);
-	if ((state & GW_BINDING_LEARNED) >= GW_MAX_LEARNED << GW_BINDING_LEARNED_SHIFT)
+	if ((state & GW_BINDING_LEARNED) >= GW_MAX_LEARNED * GW_ONE_LEARNED)
 		return 0;
 	if (!gw_admits_cids(packet)) {
 		gw_count(packet, GW_COUNTER_CID_REFUSED);
 		gw_tell(packet, GW_EVENT_REFUSED_FULL);
 		return 0;
 	}
-	counted = state + (1 << GW_BINDING_LEARNED_SHIFT);
 	/* Whoever changed it has changed nothing that matters here; the next packet teaches as well. */
-	if (gw_exchange_state(flow, state, counted) != state)
+	if (gw_exchange_state(flow, state, state + GW_ONE_LEARNED) != state)
 		return 0;
 	/* Linux 6.1 takes keys from the stack and from maps, and does not know that this is a map. */
 	key = packet->cid_key;
@@ -114,7 +126,7 @@ GW_GLOBAL int gw_learn(struct gw_packet *packet, struct gw_binding *flow, __u64 
 		gw_tell(packet, GW_EVENT_CID_LEARNED);
 		return 0;
 	}
-	gw_exchange_state(flow, counted, state);
+	gw_uncount_learned(flow);
 	if (result == GW_INSERT_EXISTS) {
 		gw_meet_bound(packet, &key, cid);
 		return 0;

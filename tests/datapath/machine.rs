@@ -34,7 +34,7 @@ pub(crate) struct Machine {
     note: Array<abi::TraceNote>,
     pub(crate) flows: Hash<abi::FlowKey, abi::Binding>,
     pub(crate) cids: Hash<abi::CidKey, abi::Binding>,
-    levels: Array<abi::Admission>,
+    pub(crate) levels: Array<abi::Admission>,
     collection: Array<abi::Collection>,
     ring: Option<Map>,
 }

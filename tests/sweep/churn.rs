@@ -12,6 +12,8 @@ use crate::netns::isolated;
 use crate::touch::{flows, pin, service, End, Touch, Toucher, INSERT};
 
 const MILLION: u32 = 1_000_000;
+/// The service whose flows stay.
+const STABLE: u32 = 0x77;
 
 /// Inserts flows of a second service, over and over, while `work` runs.
 fn while_others_come(machine: &Machine, table: u32, work: impl FnOnce()) -> u64 {
@@ -56,7 +58,7 @@ fn fill(map: &Map, flows: &[(guideway::abi::FlowKey, guideway::abi::Binding)]) {
 #[test]
 fn a_pass_sees_each_of_a_million_entries_once_while_others_come_and_go() {
     isolated("sweep::million", || {
-        let (stable, coming) = (service(0x77), service(0x88));
+        let (stable, coming) = (service(STABLE), service(0x88));
         let room = 300_000;
         let machine = Machine::new(&[stable.clone(), coming], MILLION + room);
         let mut entries = flows(&stable, MILLION);
@@ -67,18 +69,36 @@ fn a_pass_sees_each_of_a_million_entries_once_while_others_come_and_go() {
         let inserted = while_others_come(&machine, room / 2, || {
             let mut seen = 0;
             for pass in 0..6 {
+                // Every other pass finds all idle and marks them: one that it misses stays unmarked,
+                // and one that it sees twice is deleted.
+                let marks = pass % 2 == 1;
                 // Newcomers were seen at a time that is long ago by now: two passes delete them,
                 // and their elements are used again at once.
-                let found = machine.sweep(NOW);
+                let found = machine.sweep(if marks { NOW + 2 * FLOW_IDLE } else { NOW });
+                let flows = &found.services[0].flows;
+                let marked = if marks { u64::from(MILLION) } else { 0 };
                 assert_eq!(
-                    found.services[0].flows.entries,
-                    u64::from(MILLION),
+                    (flows.entries, flows.expiring),
+                    (u64::from(MILLION), marked),
                     "pass {pass}"
                 );
-                assert_eq!(found.services[0].flows.deleted, [0; 4]);
+                assert_eq!(flows.deleted, [0; 4]);
                 seen += found.services[1].flows.deleted.iter().sum::<u64>();
             }
             assert!(seen > 10_000, "only {seen} newcomers were deleted");
+            // Batches see all of them once, too.
+            let (mut keys, mut read) = (HashSet::new(), 0);
+            machine
+                .flows
+                .for_each(|key, _| {
+                    if key.service == STABLE {
+                        read += 1;
+                        keys.insert(*bytemuck::cast_ref::<_, [u8; 24]>(key));
+                    }
+                    ControlFlow::Continue(())
+                })
+                .expect("read");
+            assert_eq!((read, keys.len()), (MILLION, MILLION as usize));
         });
         assert!(inserted > u64::from(room) / 4, "only {inserted} newcomers");
         if let Some(occupancy) = machine.occupancy() {

@@ -13,4 +13,5 @@ mod learning;
 mod races;
 mod refusals;
 mod sums;
+mod unsettled;
 mod world;

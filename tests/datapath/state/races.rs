@@ -21,7 +21,7 @@ use crate::netns::isolated;
 const ROUNDS: u16 = 2000;
 
 /// Two CPUs that this process may use; the same one twice where there is only one.
-fn two_cpus() -> [CpuSet; 2] {
+pub(super) fn two_cpus() -> [CpuSet; 2] {
     let allowed = sched_getaffinity(Pid::from_raw(0)).unwrap();
     let mut cpus = (0..CpuSet::count()).filter(|cpu| allowed.is_set(*cpu).unwrap());
     let first = cpus.next().unwrap();
@@ -32,11 +32,16 @@ fn two_cpus() -> [CpuSet; 2] {
     })
 }
 
+/// Keeps this thread there.
+pub(super) fn stay_on(cpu: &CpuSet) {
+    sched_setaffinity(Pid::from_raw(0), cpu).unwrap();
+}
+
 /// Runs each frame on both CPUs at the same time, and gives where the two went.
 fn at_once(program: &Program, frames: &[Vec<u8>]) -> Vec<[[u8; 6]; 2]> {
     let barrier = Barrier::new(2);
     let one = |cpu: CpuSet| {
-        sched_setaffinity(Pid::from_raw(0), &cpu).unwrap();
+        stay_on(&cpu);
         let run = |frame| {
             barrier.wait();
             let ran = Run::new(frame).run(program).unwrap();
@@ -221,7 +226,7 @@ fn a_reused_entry_is_not_taken_for_its_predecessor() {
         let done = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                sched_setaffinity(Pid::from_raw(0), &that).unwrap();
+                stay_on(&that);
                 let half = usize::from(FLOWS / 2);
                 let mut at = 0;
                 while !done.load(Ordering::Relaxed) {
@@ -232,7 +237,7 @@ fn a_reused_entry_is_not_taken_for_its_predecessor() {
                 }
             });
             let packets = scope.spawn(|| {
-                sched_setaffinity(Pid::from_raw(0), &this).unwrap();
+                stay_on(&this);
                 let mut seen = [0_u32; 3];
                 for round in 0..200_000_usize {
                     let flow = round * 7 % flows.len();
