@@ -189,7 +189,7 @@ fn bindings_go_from_one_instance_to_another_with_other_rows() {
         assert_eq!(numbers(&done), numbers(&foreseen));
         let none = json!({
             "unknown_service": 0, "service_differs": 0, "unknown_backend": 0, "not_usable": 0,
-            "duplicate_in_document": 0, "table_full": 0,
+            "duplicate_in_document": 0, "cid_length": 0, "table_full": 0,
         });
         let expected = json!({
             "accepted": 30, "unchanged": 0, "kept": 0, "replaced": 0, "rejected": none,
@@ -233,6 +233,9 @@ fn bindings_that_are_not_taken_are_counted_with_their_reasons() {
         bindings[1]["backend"] = json!(4);
         let twice = bindings[2].clone();
         bindings.push(twice);
+        let mut long = bindings[3].clone();
+        long["cid"] = json!("c4600000000000ff00");
+        bindings.push(long);
         document["services"]
             .as_array_mut()
             .expect("a list")
@@ -243,7 +246,7 @@ fn bindings_that_are_not_taken_are_counted_with_their_reasons() {
             "accepted": 1, "unchanged": 0, "kept": 0, "replaced": 0,
             "rejected": {
                 "unknown_service": 4, "service_differs": 0, "unknown_backend": 1, "not_usable": 1,
-                "duplicate_in_document": 2, "table_full": 0,
+                "duplicate_in_document": 2, "cid_length": 1, "table_full": 0,
             },
         });
         assert_eq!(numbers(&done), expected);
