@@ -14,6 +14,12 @@ struct gw_occupancy {
 	__u64 cids;
 };
 
+/* A pass over a table of the program's own, whose entries it replaces one by one. */
+struct gw_walk {
+	__u64 entries; /* that were there at the beginning */
+	__u64 visited; /* of these */
+};
+
 /* Why an entry is deleted; the order is that of the counters. */
 enum gw_sweep_reason {
 	GW_SWEEP_IDLE = 0, /* no packet for too long, or the end of its time to live */

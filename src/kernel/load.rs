@@ -89,6 +89,15 @@ pub enum LoadError {
         /// What libbpf had to say.
         messages: String,
     },
+    /// The program could be loaded, but this kernel does not run it as it must be run.
+    #[error("{object} is not used: {why}")]
+    #[non_exhaustive]
+    Unfit {
+        /// The program's object.
+        object: &'static str,
+        /// What the kernel does.
+        why: &'static str,
+    },
     /// A call on the loaded object failed.
     #[error(transparent)]
     Sys(#[from] SysError),
@@ -109,7 +118,7 @@ impl LoadError {
             Self::Permission { .. } => ErrorKind::Permission,
             Self::Verifier { .. } => ErrorKind::Verifier,
             Self::Shape(_) => ErrorKind::Incompatible,
-            Self::Refused { .. } => ErrorKind::Kernel,
+            Self::Refused { .. } | Self::Unfit { .. } => ErrorKind::Kernel,
             Self::Sys(error) => error.kind(),
         }
     }
