@@ -13,5 +13,6 @@ mod learning;
 mod races;
 mod refusals;
 mod sums;
+mod unroutable;
 mod unsettled;
 mod world;
