@@ -3,6 +3,7 @@
 
 mod bind;
 mod churn;
+mod interrupted;
 mod machine;
 #[path = "../common/netns.rs"]
 mod netns;
