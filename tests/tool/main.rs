@@ -9,6 +9,7 @@ mod documents;
 mod harness;
 mod keys;
 mod life;
+mod limits;
 mod planning;
 mod promises;
 mod refusals;
