@@ -75,17 +75,6 @@ fn grown(before: &BTreeMap<&'static str, u64>) -> [u64; 4] {
     .map(|name| after[name] - before[name])
 }
 
-fn used() -> usize {
-    let mut used = 0;
-    flows()
-        .for_each(|_, _| {
-            used += 1;
-            ControlFlow::Continue(())
-        })
-        .expect("readable");
-    used
-}
-
 /// Lets all connections but these have had a packet at this time.
 fn all_but(silent: &[u16], seen_ns: u64) {
     let flows = flows();

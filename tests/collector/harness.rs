@@ -2,6 +2,7 @@
 //! An instance on interfaces of a namespace of its own, and its packets.
 
 use std::net::Ipv4Addr;
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use guideway::abi;
@@ -79,6 +80,18 @@ fn map(name: &str) -> Map {
 
 pub(crate) fn flows() -> Hash<abi::FlowKey, abi::Binding> {
     Hash::new(map("gw_ql_flow")).expect("the table of flows")
+}
+
+/// Entries of the table of flows.
+pub(crate) fn used() -> usize {
+    let mut used = 0;
+    flows()
+        .for_each(|_, _| {
+            used += 1;
+            ControlFlow::Continue(())
+        })
+        .expect("readable");
+    used
 }
 
 pub(crate) fn cids() -> Hash<abi::CidKey, abi::Binding> {
@@ -171,7 +184,9 @@ pub(crate) struct Client {
     port: u16,
 }
 
+const FIN: u8 = 0x01;
 const SYN: u8 = 0x02;
+const RST: u8 = 0x04;
 const ACK: u8 = 0x10;
 
 impl Client {
@@ -186,17 +201,33 @@ impl Client {
 
     /// Sends the first packet of connection `number`; gives the backend that it goes to.
     pub(crate) fn begin(&self, number: u16) -> u8 {
-        self.send(number, SYN)
+        self.send(number, SYN, b"")
     }
 
     /// Sends a later one.
     pub(crate) fn go_on(&self, number: u16) -> u8 {
-        self.send(number, ACK)
+        self.send(number, ACK, b"")
     }
 
-    fn send(&self, number: u16, flags: u8) -> u8 {
+    /// Sends one with data.
+    pub(crate) fn go_on_with_data(&self, number: u16) -> u8 {
+        self.send(number, ACK, b"data")
+    }
+
+    /// Sends the one that closes the client's direction.
+    pub(crate) fn finish(&self, number: u16) -> u8 {
+        self.send(number, FIN | ACK, b"")
+    }
+
+    /// Sends one that gives the connection up.
+    pub(crate) fn reset(&self, number: u16) -> u8 {
+        self.send(number, RST, b"")
+    }
+
+    fn send(&self, number: u16, flags: u8, data: &[u8]) -> u8 {
         let mut frame = vec![2, 0, 0, 0, 9, 9, 2, 0, 0, 0, 9, 8, 8, 0];
-        let mut ip = vec![0x45, 0, 0, 40, 0, 0, 0x40, 0, 64, 6, 0, 0];
+        let bytes = 40 + data.len() as u8;
+        let mut ip = vec![0x45, 0, 0, bytes, 0, 0, 0x40, 0, 64, 6, 0, 0];
         ip.extend(Ipv4Addr::new(10, 0, 0, 1).octets());
         ip.extend(VIP.octets());
         let sum: u32 = ip
@@ -209,6 +240,7 @@ impl Client {
         frame.extend((1024 + number).to_be_bytes());
         frame.extend(self.port.to_be_bytes());
         frame.extend([0, 0, 0, 1, 0, 0, 0, 1, 0x50, flags, 0xff, 0xff, 0, 0, 0, 0]);
+        frame.extend(data);
         let ran = Run::new(&frame).run(&self.program).expect("a run");
         // XDP_REDIRECT
         assert_eq!(ran.action, 4, "packet of connection {number}");

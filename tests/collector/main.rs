@@ -2,6 +2,7 @@
 //! The collector on live instances: what it sweeps, whom it admits, what it publishes by itself.
 
 mod flooded;
+mod forgotten;
 mod harness;
 mod interfaces;
 mod killed;
