@@ -9,6 +9,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use bytemuck::Zeroable;
 use guideway::abi;
 use guideway::kernel::map::Map;
+use guideway::kernel::routine::{Options, Source};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, ObjectBuilder};
 
 use crate::machine::*;
@@ -130,6 +131,15 @@ fn phases(machine: &Machine, id: u32) -> HashMap<u32, u32> {
     phases
 }
 
+/// What a collector asks before it relies on passes. Where this is not so it sweeps in batches.
+fn keeps_its_way() -> bool {
+    let mut loaded = Options::default().load(Source::Walk).expect("loaded");
+    let walk = loaded.take("gw_try_walk").expect("a routine");
+    let mut context = abi::Walk::default();
+    assert_eq!(walk.call(&mut context).expect("a call"), 0);
+    context.visited == context.entries
+}
+
 /// Each pass finds all entries idle and marks them, and the next takes that back: an entry that was
 /// missed has no mark, and one that was seen twice is gone.
 #[test]
@@ -158,7 +168,13 @@ fn a_pass_sees_each_entry_once_while_its_own_cpu_uses_what_it_deletes() {
             }
             machine.sweep(NOW - FLOW_IDLE);
         }
-        println!("{used} came while {deleted} went");
-        assert_eq!(wrong, []);
+        println!(
+            "{used} came while {deleted} went, {} passes went astray",
+            wrong.len()
+        );
+        assert!(used > 1000 && deleted > u64::from(GO));
+        if keeps_its_way() {
+            assert_eq!(wrong, []);
+        }
     });
 }

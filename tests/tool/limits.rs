@@ -11,9 +11,18 @@ use serde_json::{json, Value};
 use crate::harness::*;
 use crate::netns::isolated;
 
-/// All that an instance has: its pins, what its maps of flow state hold, and what is live.
-fn all() -> (Vec<String>, [BTreeMap<Vec<u8>, Vec<u8>>; 2], Value) {
-    let maps = ["gw_ql_flow", "gw_ql_cid"].map(|name| {
+/// All that an instance has.
+#[derive(Debug, PartialEq)]
+struct Instance {
+    pins: Vec<String>,
+    /// Entries of the maps of flow state.
+    entries: [BTreeMap<Vec<u8>, Vec<u8>>; 2],
+    /// Number and digest.
+    live: Value,
+}
+
+fn all() -> Instance {
+    let entries = ["gw_ql_flow", "gw_ql_cid"].map(|name| {
         let map = Map::open_any(&state_dir().join("maps").join(name)).expect("a map");
         let (key_size, value_size) = (map.shape().key_size, map.shape().value_size);
         let mut all = BTreeMap::new();
@@ -31,8 +40,11 @@ fn all() -> (Vec<String>, [BTreeMap<Vec<u8>, Vec<u8>>; 2], Value) {
     });
     let status = quiclb_json(&["status", INSTANCE]).exits(0).document();
     let generation = &status["generation"];
-    let live = json!([generation["number"], generation["digest"]]);
-    (state(), maps, live)
+    Instance {
+        pins: state(),
+        entries,
+        live: json!([generation["number"], generation["digest"]]),
+    }
 }
 
 fn with(member: &str, value: &Value) -> Value {
@@ -50,7 +62,7 @@ fn idle_times_that_cannot_be_change_nothing() {
         // A service that learns has an entry for each flow.
         send_initials(3);
         let before = all();
-        assert_eq!(before.1[0].len(), 3);
+        assert_eq!(before.entries[0].len(), 3);
         for member in ["flow_idle", "cid_idle"] {
             for value in [
                 json!(0),
