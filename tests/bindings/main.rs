@@ -7,6 +7,7 @@ mod netns;
 mod import;
 mod instance;
 mod many;
+mod orders;
 mod packets;
 mod register;
 
