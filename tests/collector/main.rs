@@ -10,4 +10,5 @@ mod levels;
 #[path = "../common/netns.rs"]
 mod netns;
 mod sweeping;
+mod touched;
 mod transition;
