@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use guideway::quiclb::{Op, SpecDiff, StateRoot};
+use guideway::quiclb::{Op, PlanError, QuicLb, SpecDiff, StateRoot};
 
 use crate::args::DiffArgs;
 use crate::failure::{Done, Failure};
@@ -22,6 +22,15 @@ pub(crate) fn run(
     let (from, to) = (name(&arguments.from), name(&arguments.to));
     let diff = SpecDiff::between((from, &before), (to.clone(), &after))
         .map_err(|faults| Failure::invalid(to, &faults))?;
+    let diff = match input::instance(&arguments.from) {
+        Some(live) if live == after.instance_id() => {
+            let foreseen = QuicLb::open(&root.quiclb(live))
+                .map_err(PlanError::from)
+                .and_then(|live| live.foresee(&after));
+            diff.foreseen(foreseen.map_err(|error| Failure::from(error).about(live))?)
+        }
+        _ => diff,
+    };
     output.result(&diff, text)?;
     Ok(Done::Well)
 }

@@ -24,7 +24,8 @@ pub struct SpecDiff {
     pub identical: bool,
     /// Every member that differs. Secrets are not shown: that they differ is.
     pub changes: Vec<MemberChange>,
-    /// What the change from one to the other does to the flows of each service.
+    /// What the change from one to the other does to the flows of each service: by the tables
+    /// alone, unless the first is what is live.
     pub disruption: Vec<ServiceDisruption>,
 }
 
@@ -96,6 +97,13 @@ impl SpecDiff {
             changes,
             disruption: compare(before, after)?,
         })
+    }
+
+    /// With what an instance on which the first is live [foresees](super::QuicLb::foresee).
+    #[must_use]
+    pub fn foreseen(mut self, disruption: Vec<ServiceDisruption>) -> Self {
+        self.disruption = disruption;
+        self
     }
 }
 

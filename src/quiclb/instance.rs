@@ -12,6 +12,7 @@ use super::error::{InstanceError, PlanError};
 use super::observe::observe_for;
 use crate::abi;
 use crate::id::InstanceId;
+use crate::kernel::clock;
 use crate::kernel::keys::{self, Contexts};
 use crate::kernel::map::{Map, MapShape};
 use crate::kernel::object;
@@ -19,7 +20,7 @@ use crate::kernel::program::Program;
 use crate::kernel::publish::Slot;
 use crate::kernel::statedir::{Section, StateDir, StateDirLock, META_MAP};
 use crate::kernel::typed::{Array, DevMap, Hash, PerCpuArray};
-use crate::plan::{plan, Options, Plan};
+use crate::plan::{plan, Live, Options, Plan, ServiceDisruption, World};
 use crate::service::Spec;
 
 /// Maps whose sizes are the instance's own.
@@ -170,14 +171,38 @@ impl QuicLb {
     /// # Errors
     /// Everything that stands against the plan, or what kept it from being made.
     pub fn plan(&self, spec: &Spec, options: Options) -> Result<Plan, PlanError> {
+        let live = self.live_before(spec)?;
+        let world = observe_for(&self.dir, spec)?;
+        Ok(plan(live.as_ref(), spec, &world, options)?)
+    }
+
+    /// What `spec` in the place of what is live would do to the flows of each service. Asks nothing
+    /// of this machine but what is live: interfaces may be missing, and nothing needs to be
+    /// confirmed.
+    ///
+    /// # Errors
+    /// As [`plan`](Self::plan), for what stands against such a change on any machine.
+    pub fn foresee(&self, spec: &Spec) -> Result<Vec<ServiceDisruption>, PlanError> {
+        let live = self.live_before(spec)?;
+        let mut world = World::offline();
+        (world.boot_ns, world.monotonic_ns) = (clock::boot_ns(), clock::monotonic_ns());
+        let options = Options {
+            disruptive: true,
+            reuse_server_id: true,
+        };
+        let plan = plan(live.as_ref(), spec, &world, options)?;
+        Ok(plan.document().disruption())
+    }
+
+    /// What is live, with all that a plan of `spec` wants to know of it.
+    fn live_before(&self, spec: &Spec) -> Result<Option<Live>, InstanceError> {
         let mut live = self.live_record()?;
         if let Some(live) = &mut live {
             if live.loses_backends(spec) {
                 live.know_entries(self.count_by_row(live)?);
             }
         }
-        let world = observe_for(&self.dir, spec)?;
-        Ok(plan(live.as_ref(), spec, &world, options)?)
+        Ok(live)
     }
 
     /// A program that uses other maps than those pinned beside it counts and routes elsewhere.
