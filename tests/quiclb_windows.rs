@@ -296,23 +296,20 @@ fn an_insert_that_was_refused_keeps_a_window_open() {
         refuse(due - WINDOW_NS - SECOND);
         assert_eq!(marks(&plan_at(&writer, &wanted, due)).open, 0);
 
-        // What refuses newcomers may refuse one between plan and publication.
-        let (closing, mut level) = (
-            plan_at(&writer, &wanted, due),
-            levels().get(0).expect("readable"),
-        );
-        level.flows = abi::Level::GW_LEVEL_RESERVE.0;
-        levels().set(0, &level).expect("written");
-        let error = writer.publish(&closing).expect_err("too early");
-        assert!(matches!(error, PublishError::Refused { .. }), "{error}");
-        // A window from this moment on, which is later than the time that was due.
-        let rounded = std::time::Duration::from_nanos(GRID_NS + SECOND / 10);
-        std::thread::sleep(rounded);
-        assert!(marks(&plan_at(&writer, &wanted, due)).open > 0);
-        level.flows = abi::Level::GW_LEVEL_ALL.0;
+        // A level that refuses newcomers keeps nothing open as long as none comes.
+        let mut level = levels().get(0).expect("readable");
+        for flows in [abi::Level::GW_LEVEL_RESERVE, abi::Level::GW_LEVEL_NONE] {
+            level.flows = flows.0;
+            levels().set(0, &level).expect("written");
+            let closing = plan_at(&writer, &wanted, due);
+            assert_eq!(marks(&closing).open, 0, "{flows:?}");
+        }
+        // Refused before that time, and none since.
         level.refused_ns = 0;
         levels().set(0, &level).expect("written");
+        let closing = plan_at(&writer, &wanted, due);
         writer.publish(&closing).expect("nobody was refused");
+        assert_eq!(marks(&plan_at(&writer, &wanted, due)).open, 0);
     });
 }
 

@@ -135,14 +135,9 @@ impl QuicLb {
     }
 
     /// When at the latest an insert in an open slot of the service with these counters was refused
-    /// last. While its level refuses anything that counts as now: the next refusal may come between
-    /// this look and the publication that would end a window, and the flow would move.
+    /// last. A level alone says nothing: the refusals that keep windows open are those of packets.
     pub(super) fn refused_ns(&self, stats: u32) -> Result<Option<u64>, SysError> {
-        let admission = self.maps.levels.get(stats)?;
-        if admission.flows != abi::Level::GW_LEVEL_ALL.0 {
-            return Ok(Some(clock::monotonic_ns()));
-        }
-        let refused_ns = admission.refused_ns;
+        let refused_ns = self.maps.levels.get(stats)?.refused_ns;
         Ok((refused_ns > 0).then(|| refused_ns.saturating_add(REFUSED_GRAIN_NS)))
     }
 
