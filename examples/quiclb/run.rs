@@ -5,39 +5,35 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use guideway::error::ErrorKind;
-use guideway::kernel::clock::monotonic_ns;
 use guideway::quiclb::collector::{
-    Cause, CollectError, Deleted, Followed, LevelChange, RunLine, StateTable, SweepReport,
+    Cause, Deleted, Followed, LevelChange, RunLine, StateTable, SweepReport,
 };
-use guideway::quiclb::{Collector, CollectorOptions, StateRoot};
+use guideway::quiclb::StateRoot;
 use nix::errno::Errno;
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 use crate::args::RunArgs;
+use crate::collect::Collecting;
 use crate::failure::{Done, Failure};
 use crate::output::{json, Output};
 
 pub(crate) fn run(arguments: &RunArgs, root: &StateRoot, output: &Output) -> Result<Done, Failure> {
     let instance = arguments.instance;
     let end = End::new()?;
-    let mut collector = Collector::new(&root.quiclb(instance), CollectorOptions::default());
+    let mut collecting = Collecting::new(instance, root);
     let mut told = None;
     loop {
-        let stepped = collector.step(monotonic_ns());
-        let mut stepped = stepped.map_err(|error| Failure::from(error).about(instance))?;
-        let next = stepped.next;
+        let step = collecting.step()?;
+        let mut line = RunLine::new(instance, step.done);
         // Said once, and again when it was something else meanwhile.
-        let problem = stepped
-            .problem
-            .take_if(|problem| told.as_ref() == Some(problem));
-        told = problem.or_else(|| stepped.problem.clone());
+        line.problem = step.problem.clone().filter(|_| told != step.problem);
+        told = step.problem;
         if arguments.quiet {
-            stepped.sweep = None;
+            line.sweep = None;
         }
-        if stepped.did_something() {
-            let line = RunLine::new(instance, stepped);
+        if line.says_something() {
             let line = match output.is_json() {
                 true => json(&line),
                 false => text(&line),
@@ -46,7 +42,7 @@ pub(crate) fn run(arguments: &RunArgs, root: &StateRoot, output: &Output) -> Res
                 return Ok(Done::Well);
             }
         }
-        if end.comes_within(next)? {
+        if end.comes_within(step.next)? {
             return Ok(Done::Well);
         }
     }
@@ -79,15 +75,6 @@ impl End {
             Ok(count) => Ok(count > 0),
             Err(Errno::EINTR) => Ok(false),
             Err(error) => Err(Failure::new(ErrorKind::Kernel, format!("poll: {error}"))),
-        }
-    }
-}
-
-impl From<CollectError> for Failure {
-    fn from(error: CollectError) -> Self {
-        match error {
-            CollectError::Instance(error) => error.into(),
-            error => Self::new(error.kind(), &error),
         }
     }
 }

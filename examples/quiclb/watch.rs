@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 
 use guideway::affinity::rfc3339;
 use guideway::kernel::clock;
-use guideway::quiclb::{Collector, CollectorOptions, QuicLb, StateRoot, Stats, Status, WatchLine};
+use guideway::quiclb::{QuicLb, StateRoot, Stats, Status, WatchLine};
 
 use crate::args::WatchArgs;
+use crate::collect::Collecting;
 use crate::failure::{Done, Failure};
 use crate::output::{json, Output};
 
@@ -24,26 +25,23 @@ pub(crate) fn run(
         let stats = QuicLb::open(&dir)?.stats()?;
         Ok((Instant::now(), stats))
     };
-    let mut collector = arguments
+    let mut collecting = arguments
         .repair
-        .then(|| Collector::new(&dir, CollectorOptions::default()));
+        .then(|| Collecting::new(arguments.instance, root));
     let (mut then, mut before) = look().map_err(about)?;
     let mut left = arguments.count.unwrap_or(u32::MAX);
     while left > 0 {
-        sleep(arguments.interval);
-        if let Some(collector) = &mut collector {
-            let step = collector.step(clock::monotonic_ns());
-            step.map_err(|error| about(error.into()))?;
-        }
+        let problem = wait(arguments.interval, collecting.as_mut())?;
         let (now, after) = look().map_err(about)?;
         let status = Status::of(&dir).map_err(|error| about(error.into()))?;
-        let line = WatchLine::between(
+        let mut line = WatchLine::between(
             &before,
             &after,
             now - then,
             rfc3339(clock::wall_ns() / 1_000_000_000),
             status.findings,
         );
+        line.problem = problem;
         let text = if output.is_json() {
             format!("{}\n", json(&line))
         } else {
@@ -56,6 +54,23 @@ pub(crate) fn run(
         left -= 1;
     }
     Ok(Done::Well)
+}
+
+/// Waits for so long, and works meanwhile; what stands in the way of that at the end.
+fn wait(time: Duration, collecting: Option<&mut Collecting>) -> Result<Option<String>, Failure> {
+    let Some(collecting) = collecting else {
+        sleep(time);
+        return Ok(None);
+    };
+    let end = Instant::now() + time;
+    loop {
+        let step = collecting.step()?;
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(step.problem);
+        }
+        sleep(step.next.min(left));
+    }
 }
 
 fn text(line: &WatchLine) -> String {
@@ -79,6 +94,9 @@ fn text(line: &WatchLine) -> String {
     text += &format!("  not forwarded: {}\n", list(others));
     for finding in &line.findings {
         text += &format!("  {}: {}\n", finding.object, finding.message);
+    }
+    if let Some(problem) = &line.problem {
+        text += &format!("  not repaired: {problem}\n");
     }
     text
 }

@@ -115,6 +115,8 @@ impl Budget {
 const TICK: Duration = Duration::from_secs(1);
 /// Periods after whose number a sweep is so late that nobody seems to collect.
 pub(super) const LATE: u32 = 4;
+/// Time from one part of a sweep in batches to the next, in which others find the lock free.
+const GAP: Duration = Duration::from_millis(5);
 /// When to come again after another writer held the lock.
 const LOCKED: Duration = Duration::from_millis(100);
 
@@ -168,6 +170,21 @@ impl CollectError {
             Self::Sys(error) => error.kind(),
         }
     }
+
+    /// Whether a later step may do what this one could not. If not, the instance is gone or of
+    /// another version, or the process lacks rights.
+    pub fn may_pass(&self) -> bool {
+        use ErrorKind as E;
+        match self {
+            Self::Refused { .. } => true,
+            Self::Generation { .. } | Self::Shape(_) => false,
+            Self::Instance(_) | Self::Load(_) => !matches!(
+                self.kind(),
+                E::NotFound | E::Permission | E::Incompatible | E::Verifier
+            ),
+            Self::Sys(error) => error.kind() != E::Permission,
+        }
+    }
 }
 
 /// What a step did.
@@ -204,14 +221,6 @@ impl Stepped {
             problem: None,
             next,
         }
-    }
-
-    /// Whether it changed or found out anything.
-    pub fn did_something(&self) -> bool {
-        !self.levels.is_empty()
-            || self.sweep.is_some()
-            || self.followed.is_some()
-            || self.problem.is_some()
     }
 }
 
@@ -316,7 +325,7 @@ impl Collector {
             let (report, found) = self.sweep(writer, &live, occupancy, period, now_ns)?;
             match found {
                 Some(found) => live = live.with_sweep(report.generation, found),
-                None => stepped.next = Duration::ZERO,
+                None => stepped.next = GAP,
             }
             stepped.sweep = Some(report);
         }

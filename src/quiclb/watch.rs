@@ -26,6 +26,9 @@ pub struct WatchLine {
     pub reasons: BTreeMap<&'static str, f64>,
     /// What was not as it should be at the end.
     pub findings: Vec<Finding>,
+    /// What stood in the way of the work of `run` at the end; none if nothing did, or it was left
+    /// to others.
+    pub problem: Option<String>,
 }
 
 /// Names the form of a line.
@@ -89,6 +92,7 @@ impl WatchLine {
             services: services.collect(),
             reasons: rates(Some(&before.reasons), &after.reasons, seconds),
             findings,
+            problem: None,
         }
     }
 }

@@ -209,7 +209,9 @@ fn a_sweep_in_batches_goes_on_where_it_stopped() {
             if report.complete {
                 break report;
             }
-            assert_eq!(stepped.next, Duration::ZERO);
+            // Soon, but not before others have found the lock free.
+            let soon = Duration::from_millis(1)..Duration::from_millis(20);
+            assert!(soon.contains(&stepped.next), "{:?}", stepped.next);
             assert_eq!(collection().swept_ns, 0, "not complete");
         };
         assert!(steps > 3, "{steps} steps");
@@ -252,7 +254,7 @@ fn who_finds_the_lock_held_comes_again() {
         let mut collector = Collector::new(&dir(), eager());
         let writer = Writer::open(&dir()).expect("the lock");
         let stepped = collector.step(now()).expect("no error");
-        assert!(stepped.locked && !stepped.did_something());
+        assert!(stepped.locked && stepped.sweep.is_none() && stepped.levels.is_empty());
         assert!(stepped.next <= Duration::from_millis(200));
         drop(writer);
         let stepped = collector.step(now()).expect("a step");

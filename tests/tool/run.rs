@@ -15,7 +15,7 @@ use crate::harness::{
 use crate::netns::isolated;
 
 /// The example, placed by flow, with state that is swept every second.
-fn quick(mut spec: Value) -> Value {
+pub(crate) fn quick(mut spec: Value) -> Value {
     spec["services"][0]["quic"] = json!({"routing": "tuple"});
     spec["services"][0]["tracking"] = json!("exceptions");
     spec["services"][0]["flow_idle"] = json!("1s");

@@ -5,13 +5,14 @@ use std::process::Stdio;
 use std::thread::sleep;
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{json, Value};
 
 use crate::harness::{
-    assert_valid, command, machine, poll, quiclb, quiclb_json, send_initials, Files, EXAMPLE,
-    INSTANCE,
+    assert_valid, command, draining, example, machine, poll, quiclb, quiclb_json, send_initials,
+    Files, EXAMPLE, INSTANCE,
 };
 use crate::netns::{ip, isolated, veth};
+use crate::run::quick;
 
 #[test]
 fn what_arrives_while_it_looks_is_a_rate() {
@@ -88,6 +89,34 @@ fn an_interface_that_is_made_again_is_followed() {
         quiclb(&["status", INSTANCE]).exits(5);
         quiclb(&[&watch[..], &["--repair"]].concat()).exits(0);
         quiclb(&["status", INSTANCE]).exits(0);
+    });
+}
+
+#[test]
+fn the_work_of_run_goes_on_between_its_lines() {
+    isolated("tool::watch_collect", || {
+        machine();
+        let files = Files::new("watch-collect");
+        let first = files.write("first.json", quick(example()).to_string());
+        let second = files.write("second.json", quick(draining()).to_string());
+        quiclb(&["apply", &first]).exits(0);
+        quiclb(&["apply", &second]).exits(0);
+        // Windows of three seconds; slots are released by a sweep of its own afterwards.
+        let watch = [
+            "watch",
+            INSTANCE,
+            "--repair",
+            "--interval",
+            "12s",
+            "--count",
+            "1",
+        ];
+        let line = quiclb_json(&watch).exits(0).document();
+        assert_eq!(line["problem"], Value::Null);
+        let status = quiclb_json(&["status", INSTANCE]).exits(0).document();
+        let flows = &status["affinity"]["flows"];
+        let marks = (&flows["open_slots"], &flows["held_slots"]);
+        assert_eq!(marks, (&json!(0), &json!(0)));
     });
 }
 

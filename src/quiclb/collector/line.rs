@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! What a step did, as one line of a document.
 
+use std::time::Duration;
+
 use serde::Serialize;
 
 use super::{Followed, LevelChange, Occupancy, Stepped, SweepReport};
@@ -30,7 +32,7 @@ pub struct RunLine {
     pub sweep: Option<SweepReport>,
     /// A generation of the same specification that was published.
     pub published: Option<Followed>,
-    /// What keeps such a generation from being published.
+    /// What keeps such a generation from being published, or the step from being made.
     pub problem: Option<String>,
 }
 
@@ -44,8 +46,9 @@ pub enum RunSchema {
 }
 
 impl RunLine {
-    /// The line of a step that has just ended.
-    pub fn new(instance: InstanceId, stepped: Stepped) -> Self {
+    /// The line of a step that has just ended; none: it could not be made.
+    pub fn new(instance: InstanceId, stepped: Option<Stepped>) -> Self {
+        let stepped = stepped.unwrap_or_else(|| Stepped::nothing(Duration::ZERO));
         Self {
             schema: RunSchema::V1,
             instance_id: instance,
@@ -57,5 +60,13 @@ impl RunLine {
             published: stepped.followed,
             problem: stepped.problem,
         }
+    }
+
+    /// Whether anything was changed or found out.
+    pub fn says_something(&self) -> bool {
+        !self.levels.is_empty()
+            || self.sweep.is_some()
+            || self.published.is_some()
+            || self.problem.is_some()
     }
 }

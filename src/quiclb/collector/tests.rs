@@ -167,3 +167,26 @@ fn without_any_program_windows_become_longer_and_never_shorter() {
         assert!(stepped.levels.is_empty(), "{:?}", stepped.levels);
     });
 }
+
+#[test]
+fn what_a_later_step_may_do_ends_no_collector() {
+    let sys = |errno| CollectError::from(SysError::new("do", "something", errno));
+    let other = CollectError::Refused {
+        program: "gw_sweep_flows".into(),
+        generation: 7,
+        result: 1,
+    };
+    for error in [sys(nix::libc::ENOMEM), sys(nix::libc::ENODEV), other] {
+        assert!(error.may_pass(), "{error}");
+    }
+    let dir = StateRoot::new("/nonexistent").quiclb(
+        "1d9016f2-8957-42bc-9dd7-32d684d76446"
+            .parse()
+            .expect("an id"),
+    );
+    let gone = Collector::new(&dir, CollectorOptions::default()).step(0);
+    let gone = gone.expect_err("no such instance");
+    for error in [sys(nix::libc::EPERM), gone, CollectError::Load(refused())] {
+        assert!(!error.may_pass(), "{error}");
+    }
+}
