@@ -13,12 +13,13 @@ CARGO ?= cargo
 BENCH_ROWS := $(CURDIR)/target/bench-rows.jsonl
 TEST_LOG := target/test.log
 
-.PHONY: help demo test kernels compilers bench lint fmt clippy doc setup
+.PHONY: help demo test long kernels compilers bench lint fmt clippy doc setup
 
 help:
 	@echo 'make demo     real QUIC connections through the load balancer, in network namespaces (root)'
 	@echo 'make test     format, lints, documentation and every test (kernel tests need root)'
 	@echo 'make bench    the benchmarks; writes target/bench.json (root)'
+	@echo 'make long     the long forms of tests: floods of millions, ten minutes of races, whole simulations (root)'
 	@echo 'make kernels  the kernel tests on Linux 6.1 and 6.12, emulated (root; Debian 12; half an hour)'
 	@echo 'make lint     format and clippy only'
 	@echo 'make doc      the documentation, warnings are errors'
@@ -38,6 +39,11 @@ test: setup lint doc
 	[ $$status != 0 ] || $(MAKE) --no-print-directory compilers || status=$$?; \
 	.ci/summary.sh $(TEST_LOG) || status=$$?; \
 	exit $$status
+
+# An hour, so not a part of `make test`. Optimised, as simulations and models would take hours.
+LONG := affinity_model collector differential flood pcc sweep
+long: setup
+	GW_LONG=1 $(CARGO) test --release --no-fail-fast $(LONG:%=--test %) -- --include-ignored
 
 # Debian's kernels under qemu: too heavy for every day, so not a part of `make test`.
 kernels: setup

@@ -19,5 +19,8 @@ pub mod keys {}
 #[doc = include_str!("docs/lru.md")]
 pub mod lru {}
 
+#[doc = include_str!("docs/pcc.md")]
+pub mod pcc {}
+
 #[doc = include_str!("docs/state.md")]
 pub mod state {}

@@ -240,10 +240,8 @@ fn a_command_line_that_makes_no_sense_is_refused() {
 /// The whole run, beside what another simulator gave for the same setup: broken connections of each
 /// 100,000 at 1, 10 and 40 updates per minute, none where it was not run. Minutes if optimised.
 #[test]
+#[ignore = "takes minutes: make long"]
 fn the_whole_run_is_near_that_of_another_simulator() {
-    if std::env::var_os("GW_LONG").is_none() {
-        return;
-    }
     let document = json(&[]);
     for (policy, expected) in [
         ("stateless", [Some(464.0), Some(1_604.0), Some(3_823.0)]),
