@@ -96,15 +96,20 @@ static __always_inline bool gw_teaches(const struct gw_run *run)
 static __always_inline void gw_bind_flow(struct gw_packet *packet, union gw_bind bind)
 {
 	const struct gw_admission *admission = bpf_map_lookup_elem(&gw_ql_level, &packet->stats);
-
 	/* The service tracks all flows, so the reserve is not for it. */
-	if (admission && admission->flows != GW_LEVEL_ALL)
-		return;
+	bool admitted = !admission || admission->flows == GW_LEVEL_ALL;
+	int result = GW_INSERT_FULL;
+
 	bind.tag = packet->tag;
-	if (gw_insert_flow(packet, bind.word) != GW_INSERTED)
-		return;
-	gw_count(packet, GW_COUNTER_REBIND);
-	gw_tell(packet, GW_EVENT_REBIND);
+	if (admitted)
+		result = gw_insert_flow(packet, bind.word);
+	if (result == GW_INSERTED) {
+		gw_count(packet, GW_COUNTER_REBIND);
+		gw_tell(packet, GW_EVENT_REBIND);
+	} else if (result != GW_INSERT_EXISTS) {
+		gw_count(packet, GW_COUNTER_CID_REFUSED);
+		gw_tell(packet, GW_EVENT_REFUSED_FULL);
+	}
 }
 
 /*

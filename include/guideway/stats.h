@@ -28,7 +28,7 @@ enum gw_counter {
 	GW_COUNTER_CID_LEARNED = 15,
 	GW_COUNTER_CID_CONFLICT = 16,
 	GW_COUNTER_CID_LEN_MISMATCH = 17,
-	GW_COUNTER_CID_REFUSED = 18,
+	GW_COUNTER_CID_REFUSED = 18, /* or the flow of a bound one: what comes there is not learned */
 	GW_COUNTER_REBIND = 19,
 	GW_COUNTER_STALE = 20,
 	GW_COUNTER_ICMP = 21,

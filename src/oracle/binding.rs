@@ -113,6 +113,8 @@ impl<'a> Router<'a, '_> {
                 {
                     self.verdict.created.flow = true;
                     self.count(Counter::GW_COUNTER_REBIND);
+                } else {
+                    self.count(Counter::GW_COUNTER_CID_REFUSED);
                 }
             }
         }

@@ -434,6 +434,7 @@ fn refused_bindings() {
     let verdict = scene.run(&to_vip(&short(&CID)));
     assert_forwarded(&verdict, Rule::CidLearned, 1);
     assert!(!verdict.created.flow && !counts(&verdict, C::GW_COUNTER_REBIND));
+    assert!(counts(&verdict, C::GW_COUNTER_CID_REFUSED));
 }
 
 #[test]

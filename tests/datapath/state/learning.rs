@@ -300,7 +300,7 @@ fn a_flow_that_gets_no_entry_does_not_keep_its_packet() {
             let entry = world.cid_entry("learned", &CID, OTHER, Origin::Traffic);
             world.put_cid("learned", &CID, entry);
             let came = world.run("learned", &learned(&short(&CID)));
-            came.went_to(OTHER, Rule::CidLearned, &[SHORT]);
+            came.went_to(OTHER, Rule::CidLearned, &[SHORT, CID_REFUSED]);
             assert!(world.machine.flows().is_empty());
         }
         // Nor does a stranger in its place.
