@@ -12,6 +12,7 @@ mod hints;
 mod learning;
 mod races;
 mod refusals;
+mod reuse;
 mod sums;
 mod unroutable;
 mod unsettled;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Two CPUs at one entry.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Barrier;
 
 use guideway::abi;
@@ -15,7 +14,6 @@ use nix::unistd::Pid;
 use super::case::*;
 use super::world::*;
 use crate::build::*;
-use crate::machine::Machine;
 use crate::netns::isolated;
 
 const ROUNDS: u16 = 2000;
@@ -197,65 +195,5 @@ fn two_cpus_learn_one_connection_id() {
         for (_, flow) in world.machine.flows() {
             assert_eq!(flow.state, 8 << 8);
         }
-    });
-}
-
-/// The memory of a deleted entry is another's at once, also under the eyes of a packet that has just
-/// found it. It may miss its own, but never follows another's.
-#[test]
-fn a_reused_entry_is_not_taken_for_its_predecessor() {
-    isolated("datapath::state::reuse", || {
-        const FLOWS: u16 = 64;
-        // One entry at a time is free, so that each insert takes the one deleted last.
-        let mut world = World::on(Machine::with_entries(u32::from(FLOWS / 2 + 1)));
-        world.publish(READY, HELD);
-        let row_of = |flow: u16| if flow & 1 == 0 { OTHER } else { DRAINING };
-        let flows: Vec<_> = (0..FLOWS)
-            .map(|flow| {
-                let port = 1000 + flow;
-                let entry = world.entry_of("tcp", port, row_of(flow));
-                let [high, low] = port.to_be_bytes();
-                let frame = with(segment(8080, ACK, b""), &[(34, high), (35, low)]);
-                (world.key_of("tcp", port), entry, frame)
-            })
-            .collect();
-        let mac = |row| world.service("tcp").1.backend(row).unwrap().mac.octets();
-        let ends = [mac(READY), mac(OTHER), mac(DRAINING)];
-        let (program, table) = (world.machine.program(), &world.machine.flows);
-        let [this, that] = two_cpus();
-        let done = AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                stay_on(&that);
-                let half = usize::from(FLOWS / 2);
-                let mut at = 0;
-                while !done.load(Ordering::Relaxed) {
-                    let (key, entry, _) = &flows[(at + half) % flows.len()];
-                    let _ = table.update(key, entry, Update::Insert);
-                    let _ = table.remove(&flows[at].0);
-                    at = (at + 1) % flows.len();
-                }
-            });
-            let packets = scope.spawn(|| {
-                stay_on(&this);
-                let mut seen = [0_u32; 3];
-                for round in 0..200_000_usize {
-                    let flow = round * 7 % flows.len();
-                    let ran = Run::new(&flows[flow].2).run(program).unwrap();
-                    let end = ends.iter().position(|end| ran.frame[..6] == *end).unwrap();
-                    let own = usize::from(row_of(flow as u16));
-                    assert!(end == 0 || end == own, "flow {flow} went to {end}");
-                    seen[end] += 1;
-                }
-                seen
-            });
-            let seen = packets.join();
-            done.store(true, Ordering::Relaxed);
-            let seen = seen.unwrap();
-            assert!(seen.iter().all(|seen| *seen > 1000), "{seen:?}");
-        });
-        let (_, _, counters) = world.machine.service(world.stats("tcp"));
-        let strangers = counters[TAG_MISMATCH.0 as usize];
-        println!("met {strangers} strangers");
     });
 }
