@@ -6,6 +6,7 @@
 //! does ([`PlanDocument`]), and holds the [`Generation`] that the kernel will be given as an
 //! [`Image`].
 
+mod again;
 mod assign;
 mod capacity;
 mod cells;
@@ -33,6 +34,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::value::{to_raw_value, RawValue};
 
+pub(crate) use again::plan_again;
 pub use capacity::{room_cells, Capacity, MemoryUse, PredictedUse, Use};
 pub(crate) use cells::measure;
 pub use compare::{compare, ServiceDisruption};
@@ -73,6 +75,8 @@ pub struct Plan {
     now_ns: u64,
     /// The services of which some window ends, and how long it was.
     closes: BTreeMap<u32, u64>,
+    /// Indices that interfaces had which are not there.
+    absent: BTreeSet<u32>,
 }
 
 /// Plans the change from `live`, which is nothing on a new instance, to `spec`.
@@ -204,6 +208,7 @@ pub fn plan(
         record,
         now_ns: world.monotonic_ns,
         closes: closes.unwrap_or_default(),
+        absent: BTreeSet::new(),
     })
 }
 
@@ -321,6 +326,12 @@ impl Plan {
     /// have been refused, in nanoseconds.
     pub(crate) fn closes(&self) -> &BTreeMap<u32, u64> {
         &self.closes
+    }
+
+    /// Indices in it that belong to no interface: nothing is redirected to them, even if there is one
+    /// with such an index by then.
+    pub(crate) fn absent(&self) -> &BTreeSet<u32> {
+        &self.absent
     }
 
     pub(crate) fn record(&self) -> &Record {

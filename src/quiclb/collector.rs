@@ -54,7 +54,6 @@ use crate::kernel::SysError;
 use crate::plan::{Live, ServiceSweep};
 use crate::service::Spec;
 use batch::{Batch, Bound};
-use follow::FollowError;
 use pass::Found;
 use rules::Rules;
 use tools::Tools;
@@ -203,7 +202,7 @@ pub struct Stepped {
     pub sweep: Option<SweepReport>,
     /// A generation of the same specification that was published.
     pub followed: Option<Followed>,
-    /// What stands against such a publication, in words.
+    /// What stands against such a publication, or had to be left as it was, in words.
     pub problem: Option<String>,
     /// When to call again, at the latest.
     pub next: Duration,
@@ -236,9 +235,11 @@ pub struct Collector {
     batch: Option<Batch>,
     /// What the last complete sweep counted.
     counted: Option<Counted>,
-    /// No plan is made before this time.
+    /// No plan is made before this time, unless for another cause than the last one.
     follow_ns: u64,
-    /// What stood against the last one.
+    /// What the last plan was made for.
+    tried: Vec<Cause>,
+    /// What stood against it.
     stands: Option<String>,
 }
 
@@ -262,6 +263,7 @@ impl Collector {
             batch: None,
             counted: None,
             follow_ns: 0,
+            tried: Vec::new(),
             stands: None,
         }
     }
@@ -329,11 +331,7 @@ impl Collector {
             }
             stepped.sweep = Some(report);
         }
-        match self.follow(writer, &live, now_ns) {
-            Ok(followed) => stepped.followed = followed,
-            Err(FollowError::Stands(problem)) => stepped.problem = Some(problem),
-            Err(FollowError::Collect(error)) => return Err(error),
-        }
+        (stepped.followed, stepped.problem) = self.follow(writer, &live, now_ns)?;
         if let Some(followed) = &stepped.followed {
             stepped.generation = Some(followed.generation);
         }

@@ -157,7 +157,7 @@ impl Writer {
         let (result, record) = match live {
             // The generation is right; what it needs beside it may have been lost.
             Some(live) if plan.document().result == PlanResult::Unchanged => {
-                steps.run(Step::AddTargets, || self.add_targets(&live.record))?;
+                steps.run(Step::AddTargets, || self.add_targets(&live.record, plan))?;
                 let contexts = live.contexts();
                 let making = self.making(&contexts)?;
                 steps.run(Step::MakeContexts, || making.make())?;
@@ -217,7 +217,7 @@ impl Writer {
         record.published_unix = clock::wall_ns() / 1_000_000_000;
         begin(&mut record, &mut generation, clock::monotonic_ns());
         steps.run(Step::ClearCounters, || self.clear_counters(&record, live))?;
-        steps.run(Step::AddTargets, || self.add_targets(&record))?;
+        steps.run(Step::AddTargets, || self.add_targets(&record, plan))?;
         let making = self.making(&plan.generation().contexts)?;
         steps.run(Step::MakeContexts, || making.make())?;
 
@@ -289,10 +289,11 @@ impl Writer {
         Ok(number)
     }
 
-    fn add_targets(&self, record: &Record) -> Result<(), SysError> {
+    fn add_targets(&self, record: &Record, plan: &Plan) -> Result<(), SysError> {
         let missing = self.missing_targets(record)?;
-        missing
-            .into_iter()
+        let present = missing.difference(plan.absent());
+        present
+            .copied()
             .try_for_each(|ifindex| self.maps.targets.insert(ifindex))
     }
 

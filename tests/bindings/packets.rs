@@ -13,7 +13,8 @@ use guideway::quiclb::{read_affinity, QuicLb, Writer};
 use serde_json::{json, Value};
 
 use crate::instance::*;
-use crate::{isolated, netns};
+use crate::isolated;
+use crate::netns::{self, ip, veth};
 
 const OTHER: &str = "0badcafe-8957-42bc-9dd7-32d684d76447";
 const REDIRECT: u32 = 4;
@@ -108,6 +109,35 @@ fn only_services_that_use_bindings_look_for_them() {
         // And in the generations that follow.
         document["services"][0]["cid_idle"] = json!("5m");
         publish(&mut writer, &document);
+        assert_eq!(sent(&writer, "edge0", &frame(&cid, 40_000)), other(owner));
+    });
+}
+
+#[test]
+fn a_service_looks_for_bindings_though_an_interface_of_another_is_gone() {
+    isolated("bindings::gone", || {
+        machine();
+        let mut document = two();
+        document["services"][0]["quic"] = json!({"routing": "tuple"});
+        let mut unlucky = document["services"][0].clone();
+        unlucky["name"] = json!("unlucky");
+        unlucky["port"] = json!(444);
+        unlucky["backends"] = json!([backend(1, "vm-c")]);
+        document["services"]
+            .as_array_mut()
+            .expect("services")
+            .push(unlucky);
+        veth("vm-c", "peer-c");
+        let mut writer = published(&document);
+        ip(&["link", "del", "vm-c"]);
+        let of = service(&document);
+        let used = writer.use_bindings(&[of]).expect("published");
+        assert!(used.is_some_and(|used| used.generation == 2));
+        let cid = numbered(1);
+        let owner = sent(&writer, "edge0", &frame(&cid, 40_000));
+        writer
+            .register(of, &cid, id(other(owner)), None)
+            .expect("used");
         assert_eq!(sent(&writer, "edge0", &frame(&cid, 40_000)), other(owner));
     });
 }

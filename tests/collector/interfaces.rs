@@ -56,7 +56,9 @@ fn a_target_that_is_made_again_is_published_again() {
 
         ip(&["link", "del", TARGET]);
         // Nobody is there to send to; nothing can be done about it.
-        assert_eq!(step(now()).followed, None);
+        let gone = step(now());
+        assert_eq!(gone.followed, None);
+        assert!(gone.problem.expect("said").contains(TARGET));
         // Another interface takes an index, so that the new one has another.
         veth("x0", "x1");
         veth(TARGET, "be1");
@@ -67,6 +69,76 @@ fn a_target_that_is_made_again_is_published_again() {
         assert_eq!(targets(), [ifindex(TARGET)]);
         client.begin(2);
         assert_eq!(step(now() + 4 * SECOND).followed, None);
+    });
+}
+
+#[test]
+fn a_target_that_is_gone_keeps_nobody_else_from_what_is_due() {
+    isolated("collector::gone", || {
+        let two = |weights: [u16; 2]| {
+            let mut service = service("tcp", "tcp", 443, &weights);
+            service["backends"][0]["interface"] = "vm0".into();
+            spec(&[service])
+        };
+        interfaces();
+        veth("vm0", "vm1");
+        publish(&two([2, 1]));
+        let client = Client::new(443);
+        let stay: Vec<u16> = (0..200)
+            .filter(|number| client.begin(*number) == 2)
+            .collect();
+        publish(&two([1, 1]));
+        let begin = now();
+        let (gone, before) = (ifindex("vm0"), ifindex(TARGET));
+        ip(&["link", "del", "vm0"]);
+        ip(&["link", "del", TARGET]);
+        veth("x0", "x1");
+        veth(TARGET, "be1");
+
+        let mut collector = Collector::new(&dir(), CollectorOptions::default());
+        let mut step = |now_ns: u64| collector.step(now_ns).expect("a step");
+        let over = begin + 64 * SECOND;
+        let stepped = step(over);
+        let followed = stepped.followed.expect("published");
+        assert_eq!(followed.causes, [Cause::Windows, Cause::Interfaces]);
+        assert!(followed.open_slots[0] > 0 && followed.open_slots[1] == 0);
+        let problem = stepped.problem.expect("one is missing");
+        assert!(
+            problem.contains("vm0") && !problem.contains(TARGET),
+            "{problem}"
+        );
+        assert_ne!(ifindex(TARGET), before);
+        assert_eq!(targets(), [ifindex(TARGET)]);
+        assert!(!stay.is_empty());
+        for number in stay {
+            assert_eq!(client.go_on(number), 2);
+        }
+
+        // Who gets the index of the one that is gone gets none of its frames.
+        ip(&[
+            "link",
+            "add",
+            "y0",
+            "index",
+            &gone.to_string(),
+            "type",
+            "veth",
+        ]);
+        ip(&["link", "del", TARGET]);
+        veth(TARGET, "be1");
+        let stepped = step(over + SECOND);
+        assert_eq!(stepped.followed.expect("again").causes, [Cause::Interfaces]);
+        assert!(stepped.problem.is_some());
+        assert_eq!(targets(), [ifindex(TARGET)]);
+        assert_eq!(step(over + 2 * SECOND).followed, None);
+
+        veth("vm0", "vm1");
+        let stepped = step(over + 3 * SECOND);
+        assert_eq!(stepped.followed.expect("back").causes, [Cause::Interfaces]);
+        assert_eq!(stepped.problem, None);
+        let mut both = [ifindex("vm0"), ifindex(TARGET)];
+        both.sort_unstable();
+        assert_eq!(targets(), both);
     });
 }
 

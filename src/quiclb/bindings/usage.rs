@@ -7,7 +7,7 @@
 use super::view::View;
 use crate::error::ErrorKind;
 use crate::id::ServiceId;
-use crate::plan::{plan, Options};
+use crate::plan::plan_again;
 use crate::quiclb::error::{InstanceError, PlanError, PublishError};
 use crate::quiclb::instance::Writer;
 use crate::quiclb::observe::observe_for;
@@ -73,7 +73,7 @@ impl Writer {
     ///
     /// If there is anything to change, the live specification is published once more; blocks as
     /// [`publish`](Self::publish). The interfaces are those of the calling thread's network
-    /// namespace.
+    /// namespace; backends whose interface is gone stay as they are.
     ///
     /// # Errors
     /// [`UseBindingsError`]; nothing was changed.
@@ -103,7 +103,7 @@ impl Writer {
         }
         let planned = || -> Result<_, PlanError> {
             let world = observe_for(&self.dir, live.spec())?;
-            Ok(plan(Some(&live), live.spec(), &world, Options::default())?)
+            Ok(plan_again(&live, world)?)
         };
         let plan = planned().map_err(UseBindingsError::Plan)?;
         let published = self.publish(&plan).map_err(UseBindingsError::Publish)?;

@@ -2,7 +2,7 @@
 //! Publications that nobody asked for: windows that are over, slots that no flow needs any more,
 //! interfaces that are not what they were.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -10,8 +10,9 @@ use serde::Serialize;
 use super::pass::Found;
 use super::rules::Rules;
 use super::{CollectError, Collector};
+use crate::id::InterfaceName;
 use crate::kernel::netdev;
-use crate::plan::{plan, Live, Options, PlanResult, ServiceSweep};
+use crate::plan::{plan_again, Live, PlanResult, ServiceSweep};
 use crate::quiclb::attachment::{mode_here, pinned_link};
 use crate::quiclb::error::{InstanceError, PublishError};
 use crate::quiclb::instance::{QuicLb, Writer};
@@ -54,13 +55,14 @@ const PAUSE: Duration = Duration::from_secs(1);
 const STANDS: Duration = Duration::from_secs(10);
 
 impl Collector {
-    /// Publishes what is due, if anything is; what stands in the way is said in words.
+    /// Publishes what is due, if anything is; what stands in the way, or had to be left as it was,
+    /// is said in words.
     pub(super) fn follow(
         &mut self,
         writer: &mut Writer,
         live: &Live,
         now_ns: u64,
-    ) -> Result<Option<Followed>, FollowError> {
+    ) -> Result<(Option<Followed>, Option<String>), CollectError> {
         let mut causes = Vec::new();
         if live.closes_ns(now_ns).is_some_and(|due| due <= now_ns) {
             causes.push(Cause::Windows);
@@ -68,37 +70,43 @@ impl Collector {
         if live.releases() {
             causes.push(Cause::Released);
         }
-        if have_moved(writer, live).map_err(CollectError::from)? {
+        let interfaces = Interfaces::look(writer, live)?;
+        if interfaces.have_moved {
             causes.push(Cause::Interfaces);
         }
+        let absent = interfaces.absent_text();
+        // In another network namespace those here say nothing.
+        let absent = match absent {
+            Some(_) if elsewhere(writer)?.is_some() => None,
+            absent => absent,
+        };
+        let mut followed = None;
         if causes.is_empty() {
-            return Ok(None);
+            self.stands = None;
+        } else if now_ns >= self.follow_ns || causes.iter().any(|new| !self.tried.contains(new)) {
+            let (pause, stands) = match self.publish_due(writer, live, &causes, now_ns) {
+                Ok(None) => (PAUSE, None),
+                Ok(published) => {
+                    followed = published;
+                    (Duration::ZERO, None)
+                }
+                Err(FollowError::Stands(stands)) => (STANDS, Some(stands)),
+                Err(FollowError::Collect(error)) => return Err(error),
+            };
+            self.follow_ns = now_ns.saturating_add(pause.as_nanos() as u64);
+            self.tried = causes;
+            self.stands = stands;
         }
-        if now_ns < self.follow_ns {
-            return self
-                .stands
-                .clone()
-                .map_or(Ok(None), |stands| Err(FollowError::Stands(stands)));
-        }
-        let followed = self.publish_due(writer, live, causes, now_ns);
-        let after = |pause: Duration| now_ns.saturating_add(pause.as_nanos() as u64);
-        self.follow_ns = match &followed {
-            Ok(Some(_)) => 0,
-            Err(FollowError::Stands(_)) => after(STANDS),
-            _ => after(PAUSE),
-        };
-        self.stands = match &followed {
-            Err(FollowError::Stands(stands)) => Some(stands.clone()),
-            _ => None,
-        };
-        followed
+        let problems: Vec<_> = self.stands.iter().cloned().chain(absent).collect();
+        let problem = (!problems.is_empty()).then(|| problems.join("; "));
+        Ok((followed, problem))
     }
 
     fn publish_due(
         &mut self,
         writer: &mut Writer,
         live: &Live,
-        causes: Vec<Cause>,
+        causes: &[Cause],
         now_ns: u64,
     ) -> Result<Option<Followed>, FollowError> {
         if let Some(ifindex) = elsewhere(writer).map_err(CollectError::from)? {
@@ -107,15 +115,14 @@ impl Collector {
                  windows be closed"
             )));
         }
-        let spec = live.spec().clone();
-        let mut world = observe_for(&writer.dir, &spec).map_err(CollectError::from)?;
+        let mut world = observe_for(&writer.dir, live.spec()).map_err(CollectError::from)?;
         world.monotonic_ns = now_ns;
-        let plan = plan(Some(live), &spec, &world, Options::default())
+        let plan = plan_again(live, world)
             .map_err(|faults| FollowError::Stands(format!("no plan can be made: {faults}")))?;
-        let lost_targets = !writer
-            .missing_targets(&live.record)
+        let missing = writer.missing_targets(&live.record);
+        let lost_targets = !missing
             .map_err(CollectError::from)?
-            .is_empty();
+            .is_subset(plan.absent());
         let published = match writer.publish(&plan) {
             Ok(published) => published,
             // An insert was refused a moment ago: the window stays open.
@@ -133,7 +140,7 @@ impl Collector {
         let (before, after) = (live.all_marks(), after.all_marks());
         Ok(Some(Followed {
             generation: published.generation,
-            causes,
+            causes: causes.to_vec(),
             open_slots: [before.open, after.open].map(u64::from),
             held_slots: [before.held, after.held].map(u64::from),
             publish_ms: published.duration.as_secs_f64() * 1e3,
@@ -142,7 +149,7 @@ impl Collector {
 }
 
 /// Why nothing was published.
-pub(super) enum FollowError {
+enum FollowError {
     /// For a reason that somebody has to know and that leaves everything else to be done.
     Stands(String),
     Collect(CollectError),
@@ -182,23 +189,50 @@ fn elsewhere(instance: &QuicLb) -> Result<Option<u32>, InstanceError> {
     })
 }
 
-/// Whether an interface that frames are sent through is not the one that was published, or not
-/// known to the program. One that is missing altogether changes nothing.
-fn have_moved(instance: &QuicLb, live: &Live) -> Result<bool, InstanceError> {
-    let devices: BTreeMap<_, _> = netdev::all()?
-        .into_iter()
-        .map(|device| (device.name, (device.index, device.mac)))
-        .collect();
-    let missing = instance.missing_targets(&live.record)?;
-    let mut backends = live.placed().flat_map(|(service, record)| {
-        let backends = service.backends.iter();
-        backends.filter_map(|backend| Some((backend, record.backend(backend.id.get())?)))
-    });
-    Ok(backends.any(|(backend, placed)| {
-        let Some((index, mac)) = devices.get(backend.interface.as_str()) else {
-            return false;
+/// The interfaces of a live generation.
+struct Interfaces<'a> {
+    /// Frames are sent through one that is not what was published, or not known to the program.
+    have_moved: bool,
+    /// Those that do not exist.
+    absent: BTreeSet<&'a InterfaceName>,
+}
+
+impl<'a> Interfaces<'a> {
+    fn look(instance: &QuicLb, live: &'a Live) -> Result<Self, InstanceError> {
+        let devices: BTreeMap<_, _> = netdev::all()?
+            .into_iter()
+            .map(|device| (device.name, (device.index, device.mac)))
+            .collect();
+        let missing = instance.missing_targets(&live.record)?;
+        let mut found = Self {
+            have_moved: false,
+            absent: BTreeSet::new(),
         };
-        let other_source = placed.source_mac.is_some_and(|published| published != *mac);
-        *index != placed.ifindex || other_source || missing.contains(index)
-    }))
+        for (service, record) in live.placed() {
+            for backend in &service.backends {
+                let Some(placed) = record.backend(backend.id.get()) else {
+                    continue;
+                };
+                let Some((index, mac)) = devices.get(backend.interface.as_str()) else {
+                    found.absent.insert(&backend.interface);
+                    continue;
+                };
+                let other_source = placed.source_mac.is_some_and(|published| published != *mac);
+                found.have_moved |=
+                    *index != placed.ifindex || other_source || missing.contains(index);
+            }
+        }
+        Ok(found)
+    }
+
+    fn absent_text(&self) -> Option<String> {
+        let names: Vec<_> = self.absent.iter().map(|name| name.as_str()).collect();
+        (!names.is_empty()).then(|| {
+            format!(
+                "no such interface here: {}; frames to the backends behind it are dropped until \
+                 there is one",
+                names.join(", ")
+            )
+        })
+    }
 }

@@ -32,7 +32,8 @@ pub struct RunLine {
     pub sweep: Option<SweepReport>,
     /// A generation of the same specification that was published.
     pub published: Option<Followed>,
-    /// What keeps such a generation from being published, or the step from being made.
+    /// What keeps such a generation from being published or had to be left as it was, or keeps the
+    /// step from being made.
     pub problem: Option<String>,
 }
 
