@@ -20,6 +20,7 @@ const volatile struct {
 	struct gw_binding binding[0];
 	struct gw_admission admission[0];
 	struct gw_collection collection[0];
+	struct gw_bound bound[0];
 	struct gw_bind_request bind_request[0];
 	struct gw_occupancy occupancy[0];
 	struct gw_crypto_slot crypto_slot[0];

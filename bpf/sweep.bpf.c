@@ -66,19 +66,33 @@ static __always_inline bool gw_set_phase(struct gw_binding *value, __u32 state, 
 	return __sync_val_compare_and_swap(&value->state, state, next) == state;
 }
 
-static __always_inline bool gw_backend_gone(const struct gw_pass *pass,
-					    const struct gw_service *service,
-					    const struct gw_judged *entry)
+/* Index of the counters of the entry's backend; GW_INDEX_NONE: its row is empty or has another. */
+static __always_inline __u32 gw_backend_of(const struct gw_pass *pass,
+					   const struct gw_service *service,
+					   const struct gw_judged *entry)
 {
 	const struct gw_backend *rows;
 
 	if (entry->row >= service->backends)
-		return true;
+		return GW_INDEX_NONE;
 	rows = gw_cell(pass, service->backends_at + entry->row / GW_CELL_BACKENDS);
 	if (!rows)
-		return true;
+		return GW_INDEX_NONE;
 	rows += entry->row % GW_CELL_BACKENDS;
-	return rows->state == GW_BACKEND_MISSING || rows->incarnation != entry->incarnation;
+	if (rows->state == GW_BACKEND_MISSING || rows->incarnation != entry->incarnation)
+		return GW_INDEX_NONE;
+	return rows->stats;
+}
+
+/* Counts an entry for its backend, if it has one. */
+static __always_inline void gw_tally(__u32 backend, __u32 flows, __u32 cids)
+{
+	struct gw_bound *tally = bpf_map_lookup_elem(&gw_ql_tally, &backend);
+
+	if (!tally)
+		return;
+	tally->flows += flows;
+	tally->cids += cids;
 }
 
 static __always_inline void gw_count_for(const struct gw_service *service, __u32 counter)
@@ -250,7 +264,7 @@ static long gw_sweep_one_flow(void *map, const struct gw_flow_key *at, struct gw
 	__u64 now_ns = pass->ctx->now_ns;
 	struct gw_judged entry = gw_judge(value, now_ns);
 	struct gw_sweep_service *rules = bpf_map_lookup_elem(&gw_ql_rules, &key.service);
-	__u32 ports, slot, cell, bit, reason;
+	__u32 ports, slot, cell, bit, reason, backend;
 	const struct gw_service *service;
 	const struct gw_slot *word;
 	bool gone, differs, silent;
@@ -284,7 +298,8 @@ static long gw_sweep_one_flow(void *map, const struct gw_flow_key *at, struct gw
 			rules->flows.entries++;
 		return 0;
 	}
-	gone = gw_backend_gone(pass, service, &entry);
+	backend = gw_backend_of(pass, service, &entry);
+	gone = backend == GW_INDEX_NONE;
 	silent = entry.silent_ns > rules->flow_idle_ns;
 	reason = gone ? GW_SWEEP_BACKEND_GONE : GW_SWEEP_IDLE;
 	if (!gone && !silent && entry.state & (GW_BINDING_FIN | GW_BINDING_RST)) {
@@ -300,6 +315,7 @@ static long gw_sweep_one_flow(void *map, const struct gw_flow_key *at, struct gw
 	if (gw_step(&gw_ql_flow, &key, value, &entry, gone || silent, now_ns, service,
 		    &rules->flows, gw_forgotten(rules, reason))) {
 		rules->flows.entries++;
+		gw_tally(backend, 1, 0);
 		if (differs && !gone && !silent)
 			rules->flows.differing++;
 	}
@@ -318,7 +334,7 @@ static long gw_sweep_one_cid(void *map, const struct gw_cid_key *at, struct gw_b
 	const struct gw_service *service;
 	const struct gw_slot *word;
 	bool silent = false;
-	__u32 slot, reason;
+	__u32 slot, reason, backend;
 
 	if (!rules) {
 		gw_delete(&gw_ql_cid, &key, NULL, &pass->ctx->strangers, GW_SWEEP_REDUNDANT);
@@ -330,9 +346,10 @@ static long gw_sweep_one_cid(void *map, const struct gw_cid_key *at, struct gw_b
 	if (origin == GW_BINDING_REGISTERED)
 		/* Not the time of a packet, but the end of its time to live. */
 		silent = seen_ns && seen_ns < now_ns;
+	backend = gw_backend_of(pass, service, &entry);
 	/* What packets do to such an entry changes nothing about it, unless it makes it another's. */
 	reason = (__u16)gw_cid_hash(&key, pass->ctx->cid_seed) != entry.tag ? GW_SWEEP_REDUNDANT :
-		 gw_backend_gone(pass, service, &entry)			   ? GW_SWEEP_BACKEND_GONE :
+		 backend == GW_INDEX_NONE				   ? GW_SWEEP_BACKEND_GONE :
 		 silent							   ? GW_SWEEP_IDLE :
 									     GW_SWEEP_REASONS;
 	if (reason < GW_SWEEP_REASONS) {
@@ -351,6 +368,7 @@ static long gw_sweep_one_cid(void *map, const struct gw_cid_key *at, struct gw_b
 			return 0;
 	}
 	rules->cids.entries++;
+	gw_tally(backend, 0, 1);
 	if (origin == GW_BINDING_REGISTERED) {
 		rules->cids.registered++;
 	} else if (origin == GW_BINDING_IMPORTED) {

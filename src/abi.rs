@@ -29,12 +29,12 @@ pub use types::{
     gw_backend_flag as BackendFlag, gw_backend_state as BackendState,
     gw_backend_stats as BackendStats, gw_bind_operation as BindOperation,
     gw_bind_request as BindRequest, gw_bind_result as BindResult, gw_binding as Binding,
-    gw_binding_state as BindingState, gw_cid_key as CidKey, gw_collection as Collection,
-    gw_counter as Counter, gw_crypto_slot as CryptoSlot, gw_event as Event,
-    gw_event_bucket as EventBucket, gw_event_kind as EventKind, gw_flow_key as FlowKey,
-    gw_fragments as Fragments, gw_generation as Generation, gw_index as Index,
-    gw_key_request as KeyRequest, gw_level as Level, gw_limit as Limit, gw_meta as Meta,
-    gw_occupancy as Occupancy, gw_policy as Policy, gw_quic_config as QuicConfig,
+    gw_binding_state as BindingState, gw_bound as Bound, gw_cid_key as CidKey,
+    gw_collection as Collection, gw_counter as Counter, gw_crypto_slot as CryptoSlot,
+    gw_event as Event, gw_event_bucket as EventBucket, gw_event_kind as EventKind,
+    gw_flow_key as FlowKey, gw_fragments as Fragments, gw_generation as Generation,
+    gw_index as Index, gw_key_request as KeyRequest, gw_level as Level, gw_limit as Limit,
+    gw_meta as Meta, gw_occupancy as Occupancy, gw_policy as Policy, gw_quic_config as QuicConfig,
     gw_quic_mode as QuicMode, gw_reason as Reason, gw_reason_stats as ReasonStats,
     gw_routing as Routing, gw_rule as Rule, gw_server_id as ServerId,
     gw_server_id_flag as ServerIdFlag, gw_service as Service, gw_service_flag as ServiceFlag,
@@ -98,6 +98,7 @@ pod! {
         cid_seed, returned_generation, returned_ns, swept_ns, sweep_duration_ns, sweep_period_ns,
         flows, learned, registered, imported, blast_radius,
     }
+    Bound { incarnation, flows, cids, zero }
     Occupancy { flows, cids }
     CryptoSlot { context, incarnation, zero }
     KeyRequest { slot, incarnation, key }

@@ -59,6 +59,14 @@ struct {
 	__uint(max_entries, GW_MAX_SERVICE_STATS);
 } gw_ql_removed SEC(".maps");
 
+/* What a sweep counted; user space's alone. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__type(key, __u32);
+	__type(value, struct gw_bound);
+	__uint(max_entries, GW_MAX_BACKEND_STATS);
+} gw_ql_bound SEC(".maps");
+
 /*
  * The packet under way on this CPU; private to the program. One at a time: XDP runs with bottom
  * halves disabled, and neither sending nor redirecting runs a program before this one has ended.

@@ -21,4 +21,12 @@ struct {
 	__uint(max_entries, GW_GENERATION_CELLS);
 } gw_ql_differ SEC(".maps");
 
+/* By the counter index of a backend: its entries that the pass has seen so far. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__type(key, __u32);
+	__type(value, struct gw_bound);
+	__uint(max_entries, GW_MAX_BACKEND_STATS);
+} gw_ql_tally SEC(".maps");
+
 #endif

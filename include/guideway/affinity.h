@@ -98,4 +98,15 @@ struct gw_collection {
 	__u64 blast_radius;
 };
 
+/*
+ * By the counter index of a backend: the entries that are bound to it, as the last complete sweep
+ * counted them. User space alone writes it.
+ */
+struct gw_bound {
+	__u32 incarnation; /* of the backend that they were counted for */
+	__u32 flows;
+	__u32 cids;
+	__u32 zero;
+};
+
 #endif

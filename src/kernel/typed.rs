@@ -113,10 +113,17 @@ impl<V: Pod> Array<V> {
     /// Sets the first `count` values to zero.
     pub fn clear(&self, count: u32) -> Result<(), SysError> {
         let end = count.min(self.map.shape().max_entries);
-        let zeros = vec![V::zeroed(); end.min(BATCH) as usize];
-        for first in (0..end).step_by(BATCH as usize) {
-            let keys: Vec<u32> = (first..end.min(first + BATCH)).collect();
-            let values = bytemuck::cast_slice(&zeros[..keys.len()]);
+        self.set_first(&vec![V::zeroed(); end as usize])
+    }
+
+    /// Sets the first values; more than there is room for are an error.
+    pub fn set_first(&self, values: &[V]) -> Result<(), SysError> {
+        for (first, values) in (0..)
+            .step_by(BATCH as usize)
+            .zip(values.chunks(BATCH as usize))
+        {
+            let keys: Vec<u32> = (first..).take(values.len()).collect();
+            let values = bytemuck::cast_slice(values);
             self.map.update_batch(bytemuck::cast_slice(&keys), values)?;
         }
         Ok(())

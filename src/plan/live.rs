@@ -183,6 +183,19 @@ impl Live {
             })
     }
 
+    /// How many open slots of a service have each row as their base.
+    pub(crate) fn base_slots(&self, service: ServiceId) -> BTreeMap<u16, u32> {
+        let mut bases = BTreeMap::new();
+        for (base, _) in self
+            .marks_of(service.get())
+            .iter()
+            .filter_map(|mark| mark.open)
+        {
+            *bases.entry(base).or_default() += 1;
+        }
+        bases
+    }
+
     fn marks_of(&self, service: u32) -> Vec<Mark> {
         let record = self.record.service(service);
         // They were read when the record was checked.

@@ -458,6 +458,7 @@ impl Collector {
         now_ns: u64,
     ) -> Result<(), CollectError> {
         let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        writer.maps.bound.set_first(&found.bound)?;
         let mut collection = writer.maps.collection.get(0)?;
         found.fill(&mut collection);
         collection.swept_ns = now_ns.max(1);

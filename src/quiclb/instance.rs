@@ -49,6 +49,7 @@ pub(super) struct Maps {
     pub(super) services: PerCpuArray<abi::ServiceStats>,
     pub(super) backends: PerCpuArray<abi::BackendStats>,
     pub(super) removed: Array<u64>,
+    pub(super) bound: Array<abi::Bound>,
     pub(super) targets: DevMap,
     pub(super) meta: Array<abi::Meta>,
     pub(super) buckets: PerCpuArray<abi::EventBucket>,
@@ -64,12 +65,13 @@ pub(super) struct Maps {
 
 impl Maps {
     /// Name of each map, the same as its pin's.
-    pub(super) const NAMES: [&'static str; 14] = [
+    pub(super) const NAMES: [&'static str; 15] = [
         "gw_ql_gen",
         "gw_ql_reason",
         "gw_ql_stats",
         "gw_ql_backend",
         "gw_ql_removed",
+        "gw_ql_bound",
         "gw_ql_dev",
         "gw_ql_meta",
         "gw_ql_bucket",
@@ -85,7 +87,7 @@ impl Maps {
     pub(super) fn from(
         mut take: impl FnMut(&'static str) -> Result<Map, InstanceError>,
     ) -> Result<Self, InstanceError> {
-        let [slot, reasons, services, backends, removed, targets, meta, buckets, events, trace, flows, cids, levels, collection] =
+        let [slot, reasons, services, backends, removed, bound, targets, meta, buckets, events, trace, flows, cids, levels, collection] =
             Self::NAMES;
         Ok(Self {
             slot: Slot::new(take(slot)?)?,
@@ -93,6 +95,7 @@ impl Maps {
             services: PerCpuArray::new(take(services)?)?,
             backends: PerCpuArray::new(take(backends)?)?,
             removed: Array::new(take(removed)?)?,
+            bound: Array::new(take(bound)?)?,
             targets: DevMap::new(take(targets)?)?,
             meta: Array::new(take(meta)?)?,
             buckets: PerCpuArray::new(take(buckets)?)?,
@@ -107,13 +110,14 @@ impl Maps {
     }
 
     /// Id and name of every map.
-    pub(super) fn ids(&self) -> [(u32, &'static str); 14] {
+    pub(super) fn ids(&self) -> [(u32, &'static str); 15] {
         let maps = [
             self.slot.map(),
             self.reasons.map(),
             self.services.map(),
             self.backends.map(),
             self.removed.map(),
+            self.bound.map(),
             self.targets.map(),
             self.meta.map(),
             self.buckets.map(),
@@ -231,7 +235,7 @@ impl QuicLb {
 
     /// Whether the program uses the map of this name; the others are user space's alone.
     fn reads(name: &str) -> bool {
-        !matches!(name, "gw_ql_meta" | "gw_ql_removed")
+        !matches!(name, "gw_ql_meta" | "gw_ql_removed" | "gw_ql_bound")
     }
 }
 

@@ -75,10 +75,10 @@ pub use probe::{
 pub use publish::{Aborted, Publication, Step};
 pub use stats::{BackendStats, EventStats, ServiceStats, Stats};
 pub use status::{
-    Abi, AffinityStatus, Attachment, AttachmentKind, BackendCounters, BackendStatus, CidState,
-    FlowState, GenerationStatus, Health, InstanceList, ListSchema, ListedInstance, Owner, Profile,
-    ProgramStatus, RedirectErrorSource, RedirectErrors, ServiceStatus, Status, StatusSchema, Sweep,
-    TableStatus,
+    Abi, AffinityStatus, Attachment, AttachmentKind, BackendCounters, BackendEntries,
+    BackendStatus, CidState, FlowState, GenerationStatus, Health, InstanceList, ListSchema,
+    ListedInstance, Owner, Profile, ProgramStatus, RedirectErrorSource, RedirectErrors,
+    ServiceStatus, Status, StatusSchema, Sweep, TableStatus,
 };
 pub use watch::{BackendRates, ServiceRates, WatchLine, WatchSchema};
 

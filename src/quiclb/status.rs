@@ -253,8 +253,26 @@ pub struct BackendStatus {
     pub server_ids: Vec<String>,
     /// Slots that it owns.
     pub slots: u32,
+    /// Slots that another one owns by now, and that still send it the packets of flows without an
+    /// entry.
+    pub base_slots: u32,
+    /// Entries that are bound to it, as the last complete sweep counted them; none if there was no
+    /// sweep since it is there. A backend that drains is empty when these are 0, and `base_slots` of
+    /// the same time: only flows that are found by a server ID have no entry.
+    pub entries: Option<BackendEntries>,
     /// What went to it.
     pub counters: BackendCounters,
+}
+
+/// Entries that are bound to a backend.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct BackendEntries {
+    /// Of flows.
+    pub flows: u64,
+    /// Of connection IDs.
+    pub cids: u64,
 }
 
 /// What went to a backend.

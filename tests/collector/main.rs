@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! The collector on live instances: what it sweeps, whom it admits, what it publishes by itself.
 
+mod backends;
 mod flooded;
 mod forgotten;
 mod harness;

@@ -57,7 +57,11 @@ pub(super) struct Bound {
 
 impl Batch {
     pub(super) fn new(rules: Rules, cells: Vec<u8>, cid_seed: u64) -> Self {
-        let services = vec![FoundService::default(); rules.services.len()];
+        let found = Found {
+            services: vec![FoundService::default(); rules.services.len()],
+            bound: rules.none_bound(),
+            ..Found::default()
+        };
         Self {
             bits: vec![0; rules.cells as usize],
             rules,
@@ -65,10 +69,7 @@ impl Batch {
             cid_seed,
             table: Table::Flows,
             walk: None,
-            found: Found {
-                services,
-                ..Found::default()
-            },
+            found,
         }
     }
 
@@ -205,6 +206,13 @@ impl Batch {
             if judged.verdict.differs {
                 counts.differing += 1;
             }
+            let bound = judged.backend.map(|backend| backend.stats as usize);
+            if let Some(bound) = bound.and_then(|index| self.found.bound.get_mut(index)) {
+                match table {
+                    Table::Flows => bound.flows += 1,
+                    _ => bound.cids += 1,
+                }
+            }
         }
         match Binding::from_abi(value).origin {
             Origin::Registered => counts.registered += 1,
@@ -248,11 +256,12 @@ impl Batch {
         let rules = &self.rules.services[at];
         let entry = Binding::from_abi(value);
         let slot = slot(entry.hash, rules.record.slots);
+        let backend = self.backend(rules, entry.row);
         let case = Case {
             entry: &entry,
             is_found,
             slot: Slot::from_abi(self.slot(rules, slot)),
-            standing: self.standing(rules, entry.row),
+            standing: backend.as_ref().and_then(standing),
             tracking: rules.tracking,
             patience: rules.patience,
             now_ns,
@@ -261,6 +270,7 @@ impl Batch {
             service: Some(at),
             slots_at: rules.record.slots_at,
             slot,
+            backend: backend.filter(|backend| backend.incarnation == entry.incarnation),
             verdict: judge(&case),
         }
     }
@@ -269,21 +279,10 @@ impl Batch {
         self.read(rules.record.slots_at, slot as usize)
     }
 
-    fn standing(&self, rules: &ServiceRules, row: u16) -> Option<Standing> {
-        if row >= rules.record.backends {
-            return None;
-        }
-        let backend: abi::Backend = self.read(rules.record.backends_at, row.into());
-        let state = match u32::from(backend.state) {
-            state if state == abi::BackendState::GW_BACKEND_READY.0 => BackendState::Ready,
-            state if state == abi::BackendState::GW_BACKEND_DRAINING.0 => BackendState::Draining,
-            state if state == abi::BackendState::GW_BACKEND_UNHEALTHY.0 => BackendState::Unhealthy,
-            _ => return None,
-        };
-        Some(Standing {
-            state,
-            incarnation: backend.incarnation,
-        })
+    /// What is in a row; one that is empty has no incarnation.
+    fn backend(&self, rules: &ServiceRules, row: u16) -> Option<abi::Backend> {
+        let is_there = row < rules.record.backends;
+        is_there.then(|| self.read(rules.record.backends_at, row.into()))
     }
 
     /// Record number `index` of an array that begins with a cell; all zero beyond the end.
@@ -300,6 +299,8 @@ struct Judged {
     service: Option<usize>,
     slots_at: u32,
     slot: u32,
+    /// The backend that it is bound to; none: it is gone.
+    backend: Option<abi::Backend>,
     verdict: Verdict,
 }
 
@@ -309,9 +310,24 @@ impl Judged {
             service: None,
             slots_at: 0,
             slot: 0,
+            backend: None,
             verdict: Verdict::nobodys(),
         }
     }
+}
+
+/// How a backend stands; none if its row is empty.
+fn standing(backend: &abi::Backend) -> Option<Standing> {
+    let state = match u32::from(backend.state) {
+        state if state == abi::BackendState::GW_BACKEND_READY.0 => BackendState::Ready,
+        state if state == abi::BackendState::GW_BACKEND_DRAINING.0 => BackendState::Draining,
+        state if state == abi::BackendState::GW_BACKEND_UNHEALTHY.0 => BackendState::Unhealthy,
+        _ => return None,
+    };
+    Some(Standing {
+        state,
+        incarnation: backend.incarnation,
+    })
 }
 
 /// Whether no packet has used an entry since it was read.

@@ -24,6 +24,8 @@ pub(super) struct Found {
     pub(super) services: Vec<FoundService>,
     /// Entries of services that are gone.
     pub(super) strangers: abi::SweepCounts,
+    /// Entries of each backend, by the index of its counters.
+    pub(super) bound: Vec<abi::Bound>,
     pub(super) duration: Duration,
 }
 
@@ -108,11 +110,13 @@ pub(super) fn sweep(
     Ok(Found {
         services: services.collect::<Result<_, CollectError>>()?,
         strangers: context.strangers,
+        bound: passes.tally.first(rules.incarnations.len() as u32)?,
         duration,
     })
 }
 
-/// Fills the maps of the programs: rules with all counts at zero, and no slot that differs.
+/// Fills the maps of the programs: rules and backends with all counts at zero, and no slot that
+/// differs.
 fn prepare(passes: &Passes, rules: &Rules) -> Result<(), CollectError> {
     let mut former = Vec::new();
     passes.rules.for_each(|&id, _| {
@@ -132,5 +136,6 @@ fn prepare(passes: &Passes, rules: &Rules) -> Result<(), CollectError> {
         };
         passes.rules.update(&service.id, &value, Update::Any)?;
     }
+    passes.tally.set_first(&rules.none_bound())?;
     Ok(passes.differ.clear(rules.cells)?)
 }

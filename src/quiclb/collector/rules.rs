@@ -35,6 +35,8 @@ pub(super) struct Rules {
     pub(super) hash: FlowHashKey,
     /// In the order of their ids.
     pub(super) services: Vec<ServiceRules>,
+    /// Incarnations of the backends by the index of their counters; 0 where there is none.
+    pub(super) incarnations: Vec<u32>,
 }
 
 impl Rules {
@@ -69,12 +71,28 @@ impl Rules {
         });
         let mut services: Vec<_> = services.collect::<Result<_, CollectError>>()?;
         services.sort_by_key(|service| service.id);
+        let mut incarnations = Vec::new();
+        for backend in live.placed().flat_map(|(_, record)| &record.backends) {
+            let index = backend.stats as usize;
+            incarnations.resize(incarnations.len().max(index + 1), 0);
+            incarnations[index] = backend.incarnation;
+        }
         Ok(Self {
             generation: live.number(),
             cells: header.cells,
             hash: FlowHashKey::new(live.spec().hash_seed()),
             services,
+            incarnations,
         })
+    }
+
+    /// Room to count the entries of each backend.
+    pub(super) fn none_bound(&self) -> Vec<abi::Bound> {
+        let bound = |&incarnation| abi::Bound {
+            incarnation,
+            ..Default::default()
+        };
+        self.incarnations.iter().map(bound).collect()
     }
 
     /// Place of a service.

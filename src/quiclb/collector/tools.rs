@@ -17,6 +17,7 @@ pub(super) struct Passes {
     pub(super) cids: Routine,
     pub(super) rules: Hash<u32, abi::SweepService>,
     pub(super) differ: Array<u64>,
+    pub(super) tally: Array<abi::Bound>,
 }
 
 /// Everything that could be loaded. What could not is done in another way, or not at all.
@@ -84,6 +85,7 @@ impl Tools {
                     cids: loaded.take("gw_sweep_cids")?,
                     rules: Hash::new(loaded.take_map("gw_ql_rules")?)?,
                     differ: Array::new(loaded.take_map("gw_ql_differ")?)?,
+                    tally: Array::new(loaded.take_map("gw_ql_tally")?)?,
                 };
                 (Ok(passes), Some(loaded))
             }

@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::lost::Lost;
 use super::state::affinity;
 use super::{
-    has_errors, Abi, Attachment, AttachmentKind, BackendCounters, BackendStatus, GenerationStatus,
-    Health, Owner, Profile, ProgramStatus, RedirectErrorSource, RedirectErrors, ServiceStatus,
-    Status, StatusSchema, TableStatus, APPLY,
+    has_errors, Abi, Attachment, AttachmentKind, BackendCounters, BackendEntries, BackendStatus,
+    GenerationStatus, Health, Owner, Profile, ProgramStatus, RedirectErrorSource, RedirectErrors,
+    ServiceStatus, Status, StatusSchema, TableStatus, APPLY,
 };
 use crate::hex;
 use crate::id::InterfaceName;
@@ -99,7 +99,7 @@ fn whole(instance: &QuicLb, abi: Option<AbiVersion>) -> Result<Status, InstanceE
             age_seconds: Some(since / 1_000_000_000),
             high_water: instance.generation_mark()?,
         });
-        status.services = services(live, stats.services, &lost);
+        status.services = services(instance, live, stats.services, &lost)?;
     } else if unreadable {
         // Its pin still tells the number.
         status.generation = match instance.live()? {
@@ -518,7 +518,12 @@ fn lost(live: &Live, findings: &mut Vec<Finding>) -> Result<Lost, InstanceError>
     Ok(lost)
 }
 
-fn services(live: &Live, stats: Vec<ServiceStats>, lost: &Lost) -> Vec<ServiceStatus> {
+fn services(
+    instance: &QuicLb,
+    live: &Live,
+    stats: Vec<ServiceStats>,
+    lost: &Lost,
+) -> Result<Vec<ServiceStatus>, InstanceError> {
     let mut stats: BTreeMap<_, _> = stats
         .into_iter()
         .map(|stats| (stats.name.clone(), stats))
@@ -527,11 +532,20 @@ fn services(live: &Live, stats: Vec<ServiceStats>, lost: &Lost) -> Vec<ServiceSt
         .map(|(service, record)| {
             let stats = stats.remove(&service.name).unwrap_or_default();
             let table = live.record.table(service.id.get());
+            let bases = live.base_slots(service.id);
             let backends = service.backends.iter().filter_map(|backend| {
                 let id = backend.id.get();
                 let placed = record.backend(id)?;
                 let counted = stats.backends.iter().find(|counted| counted.id == id);
-                Some(BackendStatus {
+                let bound = match instance.maps.bound.get(placed.stats) {
+                    Ok(bound) => bound,
+                    Err(error) => return Some(Err(error)),
+                };
+                let entries = BackendEntries {
+                    flows: bound.flows.into(),
+                    cids: bound.cids.into(),
+                };
+                Some(Ok(BackendStatus {
                     id,
                     row: placed.row,
                     incarnation: placed.incarnation,
@@ -545,14 +559,16 @@ fn services(live: &Live, stats: Vec<ServiceStats>, lost: &Lost) -> Vec<ServiceSt
                         .and_then(|table| table.slots.get(&id))
                         .copied()
                         .unwrap_or(0),
+                    base_slots: bases.get(&placed.row).copied().unwrap_or(0),
+                    entries: (bound.incarnation == placed.incarnation).then_some(entries),
                     counters: BackendCounters {
                         packets: counted.map_or(0, |counted| counted.packets),
                         bytes: counted.map_or(0, |counted| counted.bytes),
                         redirect_errors: lost.on_the_way_to(&backend.interface),
                     },
-                })
+                }))
             });
-            ServiceStatus {
+            Ok(ServiceStatus {
                 name: service.name.clone(),
                 service_id: service.id.get(),
                 vip: service.vip,
@@ -564,10 +580,10 @@ fn services(live: &Live, stats: Vec<ServiceStats>, lost: &Lost) -> Vec<ServiceSt
                     size: service.maglev_table_size.get(),
                     digest: table.map(|table| table.digest.clone()).unwrap_or_default(),
                 },
-                backends: backends.collect(),
+                backends: backends.collect::<Result<_, _>>()?,
                 counters: stats.counters,
                 rules: stats.rules,
-            }
+            })
         })
         .collect()
 }
