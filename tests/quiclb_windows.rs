@@ -354,7 +354,7 @@ fn what_is_known_of_flows_comes_from_counters_and_the_last_sweep() {
         );
         let service = known.flow_state().service(id).expect("known");
         assert_eq!(
-            (service.starts_per_second, service.refused_ns),
+            (service.mean_starts_per_second, service.refused_ns),
             (None, None)
         );
 
@@ -379,7 +379,9 @@ fn what_is_known_of_flows_comes_from_counters_and_the_last_sweep() {
             (Some(1000), Some(3210))
         );
         let service = known.flow_state().service(id).expect("known");
-        let rate = service.starts_per_second.expect("for more than a second");
+        let rate = service
+            .mean_starts_per_second
+            .expect("for more than a second");
         let seconds = (clock::monotonic_ns() - published) as f64 / 1e9;
         assert!(rate >= starts / seconds && rate <= starts / 1.1, "{rate}");
         let capacity = plan_at(&writer, &wanted, published).document().capacity;

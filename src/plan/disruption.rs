@@ -8,8 +8,8 @@ use crate::maglev::Table;
 /// What a publication does to the flows of one service.
 ///
 /// Numbers of flows are estimates. Where every flow is tracked they follow from the entries that
-/// the last sweep counted, elsewhere from the rate at which flows have begun: a flow is taken to
-/// last as long as it may be silent, at most four minutes.
+/// the last sweep counted, elsewhere from the rate at which flows have begun on average since the
+/// service is there: a flow is taken to last as long as it may be silent, at most four minutes.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
@@ -36,10 +36,12 @@ pub struct Disruption {
     /// Flows whose slot gets another backend; none where nothing tells how many there are.
     pub flows_moved: Option<u64>,
     /// Flows that may lose their backend although it stays: those for whose entry the map has no
-    /// room, and all that move under a change that nothing remembers; none where nothing tells.
+    /// room, those that move and were silent since all began to be tracked, and all under a
+    /// change that nothing remembers; none where nothing tells. A flow that is silent for longer
+    /// than the service allows has ended, and is not among them.
     pub flows_at_risk: Option<u64>,
-    /// Entries that the change will need: for flows of slots that it opens, and for those that
-    /// begin in them until they close; 0 where nothing tells how many there are.
+    /// Entries that the change will need at a time: for flows of slots that it opens, and for those
+    /// that begin in them while they are open; 0 where nothing tells how many there are.
     pub entries_expected: u64,
     /// Exact bindings and flow entries whose backend goes; none where nobody counted.
     pub bindings_lost: Option<u64>,

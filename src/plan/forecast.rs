@@ -7,7 +7,7 @@ use super::disruption::Disruption;
 use super::live::{Live, ServiceFlowState};
 use super::place::Placed;
 use super::record::ServiceRecord;
-use super::transition::{is_tracked, window_ns, Until};
+use super::transition::{flow_window_ns, is_tracked, window_ns, Until};
 use super::world::World;
 use crate::affinity::Slots;
 use crate::service::{Protocol, Routing, Service, Spec, Tracking};
@@ -107,7 +107,8 @@ impl Forecast<'_> {
         });
         let opened = opens.count() as f64 / slots;
         if let Some(flows) = flows {
-            let begin = flows.starts_per_second * window_ns as f64 / 1e9;
+            // What began earlier than that has been forgotten again.
+            let begin = flows.starts_per_second * flow_window_ns(after.service) as f64 / 1e9;
             disruption.entries_expected = (opened * (flows.placed + begin)).ceil() as u64;
         }
 
@@ -115,25 +116,11 @@ impl Forecast<'_> {
             live.spec.hash_seed() != self.spec.hash_seed()
                 || before.service.hash != after.service.hash
         });
-        let tracked = self
-            .live
-            .is_some_and(|live| is_tracked(live, before.service, before.record, self.world));
         let resized = before.slots.words().len() != after.slots.words().len();
         let moved = if rehashed {
             1.0
         } else {
             disruption.moved_ratio
-        };
-        let at_risk = match before.service.tracking {
-            _ if rehashed => 1.0,
-            _ if tracked => 0.0,
-            Tracking::All => moved,
-            Tracking::Exceptions if resized => 1.0,
-            // Open slots forget whose flows they had.
-            Tracking::Exceptions if after.service.tracking == Tracking::All => {
-                moved + f64::from(before.slots.count().open) / slots
-            }
-            Tracking::Exceptions => 0.0,
         };
         let share = |share: f64| {
             let some = |flows: Flows| (flows.placed * share.min(1.0)).ceil() as u64;
@@ -144,8 +131,22 @@ impl Forecast<'_> {
             }
         };
         disruption.flows_moved = share(moved);
+        let at_risk = match before.service.tracking {
+            _ if rehashed => share(1.0),
+            Tracking::All if moved > 0.0 => {
+                let lacking = self.without_entry(before, known);
+                lacking.map(|flows| (flows * moved).ceil() as u64)
+            }
+            Tracking::All => Some(0),
+            Tracking::Exceptions if resized => share(1.0),
+            // Open slots forget whose flows they had.
+            Tracking::Exceptions if after.service.tracking == Tracking::All => {
+                share(moved + f64::from(before.slots.count().open) / slots)
+            }
+            Tracking::Exceptions => Some(0),
+        };
         // Whether entries of unknown number fit, nobody can tell.
-        disruption.flows_at_risk = share(at_risk).filter(|_| opened == 0.0 || flows.is_some());
+        disruption.flows_at_risk = at_risk.filter(|_| opened == 0.0 || flows.is_some());
 
         let removed = before.record.rows_removed(after.record);
         let by_row = known.and_then(|known| known.by_row.as_ref());
@@ -154,6 +155,23 @@ impl Forecast<'_> {
         } else {
             by_row.map(|rows| removed.iter().filter_map(|row| rows.get(row)).sum())
         };
+    }
+}
+
+impl Forecast<'_> {
+    /// Live flows of a service that tracks all and that have no entry: those that were silent since
+    /// it began to, and those for which there is no room. None where their number is unknown.
+    fn without_entry(&self, of: Side<'_>, known: Option<&ServiceFlowState>) -> Option<f64> {
+        let live = self.live?;
+        let began_with_none =
+            of.record.was_tracked_otherwise && !is_tracked(live, of.service, of.record, self.world);
+        // Who was refused gets one with the next packet that is not.
+        if !began_with_none && !known.is_some_and(|known| known.refuses) {
+            return Some(0.0);
+        }
+        let expected = started(of.service, known)? * lasts(of.service);
+        let entries = counted(Some(of.service), known)?;
+        Some((expected - entries as f64).max(0.0))
     }
 }
 
@@ -181,6 +199,18 @@ fn entries(known: &ServiceFlowState) -> Option<u64> {
     by_row.or_else(|| known.sweep.as_ref().map(|sweep| sweep.flows + sweep.cids))
 }
 
+/// How many flows begin per second, on average.
+fn started(service: &Service, known: Option<&ServiceFlowState>) -> Option<f64> {
+    // No packet of plain UDP tells that it is the first.
+    let tells = service.protocol == Protocol::Tcp || service.reads_quic();
+    known?.mean_starts_per_second.filter(|_| tells)
+}
+
+/// For how many seconds a flow is taken to last.
+fn lasts(service: &Service) -> f64 {
+    service.flow_idle.min(LASTS).as_secs_f64()
+}
+
 /// An estimate of the flows of a service.
 #[derive(Clone, Copy)]
 struct Flows {
@@ -193,15 +223,10 @@ struct Flows {
 impl Flows {
     /// None where nothing tells.
     fn of(service: &Service, known: Option<&ServiceFlowState>) -> Option<Self> {
-        // No packet of plain UDP tells that it is the first.
-        let starts = service.protocol == Protocol::Tcp || service.reads_quic();
-        let rate = known
-            .and_then(|known| known.starts_per_second)
-            .filter(|_| starts);
-        let lasts = service.flow_idle.min(LASTS).as_secs_f64();
+        let rate = started(service, known);
         let live = match counted(Some(service), known) {
             Some(flows) => flows as f64,
-            None => rate? * lasts,
+            None => rate? * lasts(service),
         };
         // A connection whose backend is named by its connection ID has its start placed, no more.
         let by_server_id = service.reads_quic() && service.quic.routing == Routing::ServerId;

@@ -46,8 +46,11 @@ pub struct FlowState {
 pub struct ServiceFlowState {
     /// When an insert in an open slot was last refused or found no lock, on the monotonic clock.
     pub refused_ns: Option<u64>,
-    /// Flows that begin per second, where packets tell.
-    pub starts_per_second: Option<f64>,
+    /// Whether newcomers are refused an entry at present.
+    pub refuses: bool,
+    /// Flows that have begun per second, where packets tell: the mean over all the time that the
+    /// service is there, which says little of an hour that is unlike others.
+    pub mean_starts_per_second: Option<f64>,
     /// What a complete sweep found.
     pub sweep: Option<ServiceSweep>,
     /// Entries of either map by the row of their backend, where somebody counted.

@@ -30,6 +30,12 @@ pub(super) fn default_window_ns(service: &Service) -> u64 {
     window(service, learned)
 }
 
+/// The same if packets were found by their flow alone: for so long an entry of a flow stays that is
+/// silent from its first packet on.
+pub(super) fn flow_window_ns(service: &Service) -> u64 {
+    window(service, false)
+}
+
 fn window(service: &Service, exact: bool) -> u64 {
     let silent = if exact {
         service.flow_idle.max(service.cid_idle)

@@ -24,7 +24,7 @@ const RECORD_PIN: &str = "record";
 
 /// A refusal is noted once in so many nanoseconds: the last may be that much later than its note.
 const REFUSED_GRAIN_NS: u64 = 1_000_000_000;
-/// A rate is told when something was counted for as long.
+/// A mean rate is told when something was counted for as long.
 const RATE_NS: u64 = 1_000_000_000;
 
 /// Name of the pin of a generation's map.
@@ -123,12 +123,14 @@ impl QuicLb {
         for service in &live.record.services {
             let known = state.service_mut(service.id);
             known.refused_ns = self.refused_ns(service.stats)?;
+            let level = self.maps.levels.get(service.stats)?.flows;
+            known.refuses = level != abi::Level::GW_LEVEL_ALL.0;
             let count = |sum: u64, cpu: &abi::ServiceStats| {
                 sum.wrapping_add(cpu.counters[abi::Counter::GW_COUNTER_STARTS.0 as usize])
             };
             let starts = self.maps.services.fold(service.stats, 0, count)?;
             let for_ns = now_ns.saturating_sub(service.since_ns);
-            known.starts_per_second =
+            known.mean_starts_per_second =
                 (for_ns >= RATE_NS).then(|| starts as f64 / (for_ns as f64 / 1e9));
         }
         Ok(())

@@ -14,7 +14,7 @@ fn known(mut live: Live, rate: f64, flows: u64) -> Live {
     let id = live.spec().services()[0].id.get();
     let state = live.flow_state_mut();
     state.flows = Some(flows);
-    state.service_mut(id).starts_per_second = Some(rate);
+    state.service_mut(id).mean_starts_per_second = Some(rate);
     live
 }
 
@@ -120,14 +120,80 @@ fn where_every_flow_is_tracked_the_sweep_tells_how_many_there_are() {
         live.with_sweep(number, BTreeMap::from([(id, found)]))
     };
     let wanted = all(backends(1..=6));
-    // Within a window of the first publication a flow may have been silent all the time.
-    let early = disruption(&plan_at(Some(&sweep(first.clone(), 1)), &wanted, 100));
-    assert_eq!(early.flows_live, Some(3000));
-    assert_eq!(early.flows_moved, Some(up(3000.0 * early.moved_ratio)));
-    assert_eq!(early.flows_at_risk, early.flows_moved);
-    let late = disruption(&plan_at(Some(&sweep(first, 1)), &wanted, 1 + 122));
-    assert_eq!(late.flows_moved, early.flows_moved);
-    assert_eq!((late.flows_at_risk, late.entries_expected), (Some(0), 0));
+    let told = disruption(&plan_at(Some(&sweep(first.clone(), 1)), &wanted, 100));
+    assert_eq!(told.flows_live, Some(3000));
+    assert_eq!(told.flows_moved, Some(up(3000.0 * told.moved_ratio)));
+    // Who has an entry stays, and nobody has none.
+    assert_eq!((told.flows_at_risk, told.entries_expected), (Some(0), 0));
+
+    // Flows for which there is no room have none: 50 per second for two minutes are 6000.
+    let refused = |rate| {
+        let mut live = sweep(first.clone(), 1);
+        let id = live.spec().services()[0].id.get();
+        let known = live.flow_state_mut().service_mut(id);
+        known.refuses = true;
+        known.mean_starts_per_second = rate;
+        live
+    };
+    let at_risk = |live: &Live| {
+        let told = disruption(&plan_at(Some(live), &wanted, 100));
+        (told.flows_at_risk, told.moved_ratio)
+    };
+    let (known, moved) = at_risk(&refused(Some(50.0)));
+    assert_eq!(known, Some(up((6000.0 - 3000.0) * moved)));
+    assert_eq!(at_risk(&refused(None)).0, None, "nothing counts them");
+    // Less than the sweep has counted: the mean says nothing of now.
+    assert_eq!(at_risk(&refused(Some(1.0))).0, Some(0));
+}
+
+#[test]
+fn flows_of_the_time_before_all_were_tracked_are_at_risk_until_they_have_an_entry() {
+    let service = |tracking: &str, ids| instance(&[(ids, json!({"tracking": tracking}))]);
+    let first = published(&service("exceptions", backends(1..=5)));
+    let live = plan_at(Some(&first), &service("all", backends(1..=5)), 200).as_live(2);
+    let id = live.spec().services()[0].id.get();
+    let found = ServiceSweep::new(1000, 0, SlotSet::default());
+    let live = known(
+        live.with_sweep(2, BTreeMap::from([(id, found)])),
+        50.0,
+        1000,
+    );
+    let told = |seconds| {
+        let disruptive = Options {
+            disruptive: true,
+            ..Options::default()
+        };
+        let wanted = service("all", backends(1..=6));
+        let plan = plan(Some(&live), &wanted, &world_at(seconds), disruptive).expect("confirmed");
+        disruption(&plan)
+    };
+    // 6000 are live, and 1000 have sent a packet since.
+    let early = told(250);
+    assert_eq!(
+        early.flows_at_risk,
+        Some(up((6000.0 - 1000.0) * early.moved_ratio))
+    );
+    assert_eq!(told(200 + 122).flows_at_risk, Some(0));
+}
+
+#[test]
+fn entries_of_flows_are_expected_for_as_long_as_flows_may_be_silent() {
+    // Slots stay open for as long as connection IDs may be silent, which is longer.
+    let quic = |ids| {
+        let members = json!({"protocol": "udp", "quic": {"routing": "tuple"}, "cid_idle": "10m"});
+        instance(&[(ids, members)])
+    };
+    let first = published(&quic(backends(1..=5)));
+    let id = first.spec().services()[0].id;
+    let live = known(
+        plan_at(Some(&first.with_exact(id)), &quic(backends(1..=5)), 10).as_live(2),
+        50.0,
+        0,
+    );
+    let told = disruption(&plan_at(Some(&live), &quic(backends(1..=6)), 100));
+    assert_eq!(told.window_seconds, 602);
+    let share = f64::from(told.slots_open) / 4093.0;
+    assert_eq!(told.entries_expected, up(share * (6000.0 + 50.0 * 122.0)));
 }
 
 #[test]

@@ -112,8 +112,8 @@ fn levels(
         });
         let known = live.flow_state().service(record.id);
         let rate = known
-            .and_then(|known| known.starts_per_second)
-            .map(|rate| format!("; {rate:.1} flows begin per second"))
+            .and_then(|known| known.mean_starts_per_second)
+            .map(|rate| format!("; {rate:.1} flows per second have begun on average"))
             .unwrap_or_default();
         findings.push(Finding::new(
             FindingCode::Refusing,
