@@ -164,7 +164,9 @@ pub(super) fn assign(
             backends,
             since_ns: before.map_or(0, |before| before.since_ns),
             exact: before.is_some_and(|before| before.exact)
-                || live.is_some_and(|live| live.exact.contains(&service.id.get())),
+                || live.is_some_and(|live| {
+                    live.exact.contains(&service.id.get()) || leaves_learned(live, service)
+                }),
             tracking_since_ns: tracking_since(live, before, service, world),
             was_tracked_otherwise: before.is_some_and(|before| {
                 before.was_tracked_otherwise
@@ -208,6 +210,14 @@ fn tracking_since(
     let (live, before) = (live?, before?);
     (tracked_before(Some(live), service)? == service.tracking)
         .then(|| live.settled(before.tracking_since_ns, world.monotonic_ns))
+}
+
+/// Whether connection IDs of the service were learned, and no more are: bindings stay in use.
+fn leaves_learned(live: &Live, service: &Service) -> bool {
+    let mut services = live.spec.services().iter();
+    let old = services.find(|old| old.id == service.id);
+    let learned = |of: &Service| of.reads_quic() && of.quic.routing == Routing::Learned;
+    old.is_some_and(learned) && !learned(service)
 }
 
 /// How the service's flows are tracked at present.

@@ -200,6 +200,8 @@ choice! {
         ConfigReplaced = "config-replaced",
         /// Old connections meet another way of routing.
         RoutingChange = "routing-change",
+        /// A backend is removed that may have live flows.
+        BackendInUse = "backend-in-use",
         /// Changes reach new flows late.
         DeferredChange = "deferred-change",
         /// The host itself loses fragments of this address.

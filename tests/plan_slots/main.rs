@@ -3,6 +3,7 @@
 //! plan foretells of flows.
 
 mod forecast;
+mod removal;
 mod sharing;
 mod support;
 mod tracking;
