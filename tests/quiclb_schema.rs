@@ -193,7 +193,8 @@ fn fixed_keys_are_required() {
     required(
         "status",
         "/$defs/BackendStatus/required",
-        "id row incarnation interface ifindex mac state weight server_ids slots counters",
+        "id row incarnation interface ifindex mac state weight server_ids slots base_slots entries \
+         counters",
     );
     required(
         "status",
