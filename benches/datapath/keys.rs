@@ -29,6 +29,15 @@ impl Passes {
         }
     }
 
+    /// The name of what the cipher takes of it.
+    pub(crate) fn cipher(self) -> &'static str {
+        match self {
+            Self::One => "cipher_1_pass",
+            Self::Three => "cipher_3_pass",
+            Self::Four => "cipher_4_pass",
+        }
+    }
+
     /// Number of the config of these passes, behind that in clear.
     fn config(self) -> usize {
         1 + self as usize

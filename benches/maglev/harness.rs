@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::measure::cpu_time;
+use crate::measure::{cpu_time, Limits};
 
 /// One line of the report.
 #[derive(Serialize)]
@@ -76,8 +76,9 @@ pub(crate) fn print_header() {
     );
 }
 
-/// Prints a row, and appends it to the file that `GW_BENCH_JSON` names, one JSON object a line.
-pub(crate) fn report(row: &Row) {
+/// Prints a row, appends it to the file that `GW_BENCH_JSON` names, one JSON object a line, and
+/// notes its limit.
+pub(crate) fn report(row: &Row, limits: &mut Limits) {
     let Row {
         case,
         members,
@@ -88,6 +89,10 @@ pub(crate) fn report(row: &Row) {
         target,
         ..
     } = row;
+    if let Some(target) = *target {
+        let what = format!("{case}, {members} members, {size} slots, over {against}");
+        limits.at_most(target, what, *ratio);
+    }
     let target = target.map_or(String::new(), |target| format!("{target:.3}"));
     println!("{case:<34} {members:>7} {size:>8} {ms:>9.3} {ratio:>7.3} {target:>7}  {against}");
     crate::measure::report(&serde_json::to_value(row).expect("plain fields"));

@@ -7,34 +7,51 @@ mod measure;
 mod baseline;
 mod harness;
 
+use std::process::ExitCode;
 use std::time::Duration;
 
 use guideway::maglev::{build_into, Member, Scratch, Table, TableSize};
 
 use harness::{medians, report, Row, Work};
+use measure::Limits;
 
-fn main() {
+fn main() -> ExitCode {
+    let mut limits = Limits::default();
     measure::pin();
     harness::print_header();
     for size in [65_537, 655_373] {
         for count in [10, 100, 400, 1000] {
-            equal(size, count);
+            equal(&mut limits, size, count);
         }
     }
-    written_out(100, 0.05);
-    written_out(1000, 1.0 / 150.0);
-    weighted("weights 1..100", 100, |number| number % 100 + 1, 1.5);
+    written_out(&mut limits, 100, 0.05);
+    written_out(&mut limits, 1000, 1.0 / 150.0);
     weighted(
+        &mut limits,
+        "weights 1..100",
+        100,
+        |number| number % 100 + 1,
+        1.5,
+    );
+    weighted(
+        &mut limits,
         "weights 1, one of 2^32 - 1",
         1000,
         |n| if n == 500 { u32::MAX } else { 1 },
         3.0,
     );
-    weighted("weights 2^0..2^31", 1000, |number| 1 << (number % 32), 3.0);
+    weighted(
+        &mut limits,
+        "weights 2^0..2^31",
+        1000,
+        |number| 1 << (number % 32),
+        3.0,
+    );
     for (size, count) in [(65_537, 10), (65_537, 100), (65_537, 1000), (655_373, 1000)] {
-        inspect(size, count);
+        inspect(&mut limits, size, count);
     }
-    largest();
+    largest(&mut limits);
+    limits.verdict()
 }
 
 /// Keys in ascending order, as the baselines want them.
@@ -67,6 +84,7 @@ fn build<'w>(size: TableSize, members: &'w [Member<'w, u16>]) -> Work<'w> {
 }
 
 fn row(
+    limits: &mut Limits,
     case: impl Into<String>,
     (members, size): (usize, u32),
     (time, other): (Duration, Duration),
@@ -74,7 +92,7 @@ fn row(
     target: impl Into<Option<f64>>,
 ) {
     let (time, other) = (time.as_secs_f64(), other.as_secs_f64());
-    report(&Row {
+    let row = Row {
         part: "maglev",
         case: case.into(),
         members,
@@ -83,10 +101,11 @@ fn row(
         ratio: time / other,
         against,
         target: target.into(),
-    });
+    };
+    report(&row, limits);
 }
 
-fn equal(slots: u32, count: usize) {
+fn equal(limits: &mut Limits, slots: u32, count: usize) {
     let keys = keys(count);
     let members = members(&keys, |_| 1);
     let size = table_size(slots);
@@ -118,9 +137,24 @@ fn equal(slots: u32, count: usize) {
         }),
     ];
     let [crate_time, v2, textbook] = medians(if slots > 100_000 { 11 } else { 41 }, works);
-    row("build", (count, slots), (crate_time, v2), "v2-style", 0.6);
-    row("  v2-style", (count, slots), (v2, v2), "v2-style", None);
     row(
+        limits,
+        "build",
+        (count, slots),
+        (crate_time, v2),
+        "v2-style",
+        0.6,
+    );
+    row(
+        limits,
+        "  v2-style",
+        (count, slots),
+        (v2, v2),
+        "v2-style",
+        None,
+    );
+    row(
+        limits,
         "  textbook",
         (count, slots),
         (textbook, v2),
@@ -129,7 +163,7 @@ fn equal(slots: u32, count: usize) {
     );
 }
 
-fn written_out(count: usize, target: f64) {
+fn written_out(limits: &mut Limits, count: usize, target: f64) {
     let slots = 65_537;
     let keys = keys(count);
     let members = members(&keys, |_| 1);
@@ -143,6 +177,7 @@ fn written_out(count: usize, target: f64) {
     ];
     let [crate_time, other] = medians(5, works);
     row(
+        limits,
         "build",
         (count, slots),
         (crate_time, other),
@@ -150,6 +185,7 @@ fn written_out(count: usize, target: f64) {
         target,
     );
     row(
+        limits,
         "  lists written out",
         (count, slots),
         (other, other),
@@ -158,13 +194,20 @@ fn written_out(count: usize, target: f64) {
     );
 }
 
-fn weighted(case: &str, count: usize, weight: impl Fn(u32) -> u32, target: f64) {
+fn weighted(
+    limits: &mut Limits,
+    case: &str,
+    count: usize,
+    weight: impl Fn(u32) -> u32,
+    target: f64,
+) {
     let size = TableSize::SERVICE;
     let keys = keys(count);
     let (weighted, equal) = (members(&keys, weight), members(&keys, |_| 1));
     let [weighted, equal] = medians(41, [build(size, &weighted), build(size, &equal)]);
     let case = format!("build, {case}");
     row(
+        limits,
         case,
         (count, size.get()),
         (weighted, equal),
@@ -174,7 +217,7 @@ fn weighted(case: &str, count: usize, weight: impl Fn(u32) -> u32, target: f64) 
 }
 
 /// What can be asked of a table, in relation to the time to build it.
-fn inspect(slots: u32, count: usize) {
+fn inspect(limits: &mut Limits, slots: u32, count: usize) {
     let size = table_size(slots);
     let keys = keys(count);
     let members = members(&keys, |_| 1);
@@ -191,14 +234,15 @@ fn inspect(slots: u32, count: usize) {
         Box::new(|| old.digest().get()),
     ];
     let [build, diff, disjoint, shares, digest] = medians(21, works);
-    let print = |case, time, target| row(case, (count, slots), (time, build), "build", target);
+    let mut print =
+        |case, time, target| row(limits, case, (count, slots), (time, build), "build", target);
     print("diff, one member leaves", diff, 0.5);
     print("diff, no member in common", disjoint, 0.5);
     print("shares", shares, 0.5);
     print("digest", digest, 1.0);
 }
 
-fn largest() {
+fn largest(limits: &mut Limits) {
     let count = 20_000;
     let slots = TableSize::MAX;
     let keys = keys(count);
@@ -213,6 +257,7 @@ fn largest() {
     ];
     let [crate_time, textbook] = medians(5, works);
     row(
+        limits,
         "build",
         (count, slots),
         (crate_time, textbook),
@@ -220,6 +265,7 @@ fn largest() {
         None,
     );
     row(
+        limits,
         "  textbook",
         (count, slots),
         (textbook, textbook),

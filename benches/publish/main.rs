@@ -4,6 +4,7 @@
 #[path = "../common/measure.rs"]
 mod measure;
 
+use std::process::ExitCode;
 use std::time::Instant;
 
 use guideway::plan::{plan, Device, Options, World};
@@ -38,10 +39,11 @@ fn world() -> World {
     World::new(vec![device("edge0", 77), device("lo", 1)], Vec::new(), 1)
 }
 
-/// One change, in milliseconds: to plan it, to publish it, of that to wait in the swap.
-fn change(writer: &mut Writer, spec: &Spec) -> [f64; 3] {
+/// One change, in milliseconds: to plan it, to publish it, of that to wait in the swap; and the CPU
+/// time of all, which has no waiting in it.
+fn change(writer: &mut Writer, spec: &Spec) -> [f64; 4] {
     let ms = |start: Instant| start.elapsed().as_secs_f64() * 1e3;
-    let start = Instant::now();
+    let (start, cpu) = (Instant::now(), measure::cpu_time());
     let live = writer.live_record().expect("readable");
     let plan = plan(live.as_ref(), spec, &world(), Options::default()).expect("a plan");
     let planned = ms(start);
@@ -63,25 +65,37 @@ fn change(writer: &mut Writer, spec: &Spec) -> [f64; 3] {
         planned,
         ms(start),
         swapped.duration_since(swap).as_secs_f64() * 1e3,
+        (measure::cpu_time() - cpu).as_secs_f64() * 1e3,
     ]
 }
 
-fn main() {
-    // `cargo test` builds and runs benches too: that they run is enough there.
-    let quick = !std::env::args().any(|argument| argument == "--bench");
+/// Services, backends and slots of the case with a limit, and what a change may take there beside the
+/// wait in the swap.
+const LIMITED: (u32, u32, u32) = (64, 100, 4093);
+const LIMIT_MS: f64 = 100.0;
+
+fn main() -> ExitCode {
+    let quick = !measure::is_full();
     let cases: &[(u32, u32, u32)] = match quick {
         true => &[(2, 10, 251)],
         false => &[
             (1, 100, 65_537),
-            (64, 100, 4093),
+            LIMITED,
             (500, 100, 4093),
             (64, 100, 65_537),
         ],
     };
+    let mut limits = measure::Limits::default();
     measure::pin();
     println!(
-        "{:<28} {:>9} {:>11} {:>9} {:>11}",
-        "services x backends x slots", "plan ms", "publish ms", "swap ms", "memory MiB"
+        "{:<28} {:>9} {:>11} {:>9} {:>9} {:>9} {:>11}",
+        "services x backends x slots",
+        "plan ms",
+        "publish ms",
+        "swap ms",
+        "CPU ms",
+        "fastest",
+        "memory MiB"
     );
     for &(services, backends, slots) in cases {
         let root = StateRoot::default();
@@ -91,7 +105,7 @@ fn main() {
         let mut writer = Loader::new(&dir, first.limits())
             .load()
             .expect("an instance");
-        let mut samples = [const { Vec::new() }; 3];
+        let mut samples = [const { Vec::new() }; 4];
         let rounds = if quick { 1 } else { 5 };
         for round in 0..=rounds {
             let times = change(
@@ -106,7 +120,9 @@ fn main() {
                     .for_each(|(samples, time)| samples.push(time));
             }
         }
-        let [plan_ms, publish_ms, swap_ms] = samples
+        // Of the change that was disturbed least.
+        let fastest = samples[3].iter().copied().fold(f64::INFINITY, f64::min);
+        let [plan_ms, publish_ms, swap_ms, cpu_ms] = samples
             .each_mut()
             .map(|samples| measure::summary(samples).0);
         let live = writer
@@ -115,13 +131,22 @@ fn main() {
             .unwrap_or(0);
         let case = format!("{services} x {backends} x {slots}");
         let mib = live as f64 / 1024.0 / 1024.0;
-        println!("{case:<28} {plan_ms:>9.1} {publish_ms:>11.1} {swap_ms:>9.1} {mib:>11.1}");
+        println!("{case:<28} {plan_ms:>9.1} {publish_ms:>11.1} {swap_ms:>9.1} {cpu_ms:>9.1} {fastest:>9.1} {mib:>11.1}");
         if !quick {
             measure::report(&json!({
                 "part": "publish", "case": case, "ms": plan_ms + publish_ms, "plan_ms": plan_ms,
-                "publish_ms": publish_ms, "swap_ms": swap_ms, "generation_bytes": live,
+                "publish_ms": publish_ms, "swap_ms": swap_ms, "cpu_ms": cpu_ms, "fastest_cpu_ms": fastest,
+                "generation_bytes": live,
             }));
+        }
+        if (services, backends, slots) == LIMITED {
+            limits.at_most(
+                LIMIT_MS,
+                format!("{case}, ms of CPU time, without waits"),
+                fastest,
+            );
         }
         writer.purge().expect("removed");
     }
+    limits.verdict()
 }
