@@ -187,13 +187,26 @@ static __always_inline __u32 gw_use_slowly(void *map, const void *key, struct gw
 	return state;
 }
 
-/* Notes in a live entry that there was a packet. */
-static __always_inline void gw_refresh(struct gw_binding *entry)
+/*
+ * The coarse clock, at most a tick behind. To ask the clock costs as much as the look-up of an entry;
+ * the tick is a load, and without a new one the clock says what it said before.
+ */
+static __always_inline __u64 gw_recent_ns(struct gw_packet *packet)
 {
-	__u64 now = bpf_ktime_get_coarse_ns();
+	__u64 tick = bpf_jiffies64();
 
-	if (now > entry->seen_ns + GW_FRESH_NS)
-		entry->seen_ns = now;
+	if (packet->tick != tick) {
+		packet->tick = tick;
+		packet->tick_ns = bpf_ktime_get_coarse_ns();
+	}
+	return packet->tick_ns;
+}
+
+/* Notes in a live entry that there was a packet. */
+static __always_inline void gw_refresh(struct gw_packet *packet, struct gw_binding *entry)
+{
+	if (gw_recent_ns(packet) > entry->seen_ns + GW_FRESH_NS)
+		entry->seen_ns = bpf_ktime_get_coarse_ns();
 }
 
 #endif

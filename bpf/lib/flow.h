@@ -123,7 +123,7 @@ static __always_inline __u32 gw_use_flow(struct gw_packet *packet, struct gw_bin
 		return state;
 	if (state & (GW_BINDING_PHASE | packet->goes_on) || packet->ends & ~state)
 		return gw_use_flow_slowly(packet, entry, bind.word);
-	gw_refresh(entry);
+	gw_refresh(packet, entry);
 	return state;
 }
 

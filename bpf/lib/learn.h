@@ -44,7 +44,7 @@ static __always_inline __u32 gw_use_cid(struct gw_packet *packet, struct gw_bind
 	if (state & GW_BINDING_PHASE)
 		gw_use_cid_slowly(packet, entry, bind.word);
 	else if (!gw_is_registered(state))
-		gw_refresh(entry);
+		gw_refresh(packet, entry);
 	return state;
 }
 

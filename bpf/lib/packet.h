@@ -104,6 +104,10 @@ struct gw_packet {
 	__u16 row;
 	__u16 base; /* of the slot word */
 
+	/* kept from packet to packet: the tick in which this CPU last asked the clock, and what it said */
+	__u64 tick;
+	__u64 tick_ns;
+
 	/* set with what gives them a meaning */
 	struct gw_quic quic; /* where the service reads it */
 	struct gw_cid_key cid_key; /* where it may be bound */
