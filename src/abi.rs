@@ -95,8 +95,8 @@ pod! {
     BindRequest { key, operation, expected, wanted, result, stats }
     Admission { flows, cids, refused_ns }
     Collection {
-        cid_seed, returned_generation, returned_ns, swept_ns, sweep_duration_ns, sweep_period_ns,
-        flows, learned, registered, imported, blast_radius,
+        cid_seed, returned_generation, returned_ns, closing_generation, swept_ns,
+        sweep_duration_ns, sweep_period_ns, flows, learned, registered, imported, blast_radius,
     }
     Bound { incarnation, flows, cids, zero }
     Occupancy { flows, cids }

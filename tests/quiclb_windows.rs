@@ -95,6 +95,11 @@ fn levels() -> Array<abi::Admission> {
     Array::new(map("gw_ql_level")).expect("levels")
 }
 
+fn closing_generation() -> u64 {
+    let collection = Array::<abi::Collection>::new(map("gw_ql_collect")).expect("the map");
+    collection.get(0).expect("readable").closing_generation
+}
+
 fn cells(number: u64) -> Vec<u8> {
     let path = pin("gen").join(format!("{number}-cells"));
     let generation = Generation::open(&path, "gw_ql_cells").expect("the generation");
@@ -286,6 +291,7 @@ fn an_insert_that_was_refused_keeps_a_window_open() {
         refuse(clock::monotonic_coarse_ns());
         let number = live(&writer).number();
         let error = writer.publish(&closing).expect_err("too early");
+        assert_eq!(closing_generation(), 0, "it stays");
         assert!(matches!(error, PublishError::Refused { .. }), "{error}");
         assert_eq!(error.kind(), ErrorKind::StalePlan);
         assert_eq!(live(&writer).number(), number);
@@ -310,6 +316,34 @@ fn an_insert_that_was_refused_keeps_a_window_open() {
         let closing = plan_at(&writer, &wanted, due);
         writer.publish(&closing).expect("nobody was refused");
         assert_eq!(marks(&plan_at(&writer, &wanted, due)).open, 0);
+    });
+}
+
+/// Whoever is refused behind the last look at refusals moves: the program must know, and count it.
+#[test]
+fn a_generation_that_closes_slots_says_so_before_it_looks_for_refusals() {
+    isolated("windows::closing", || {
+        let mut writer = open();
+        publish(&mut writer, &spec(&[443], 3));
+        let swap = |writer: &mut Writer, planned: &Plan| {
+            let mut said = None;
+            let done = writer.publish_observed(planned, 2, |step| {
+                if step == Step::Swap {
+                    said = Some(closing_generation());
+                }
+                Ok(())
+            });
+            assert!(done.expect("published").untidy.is_none());
+            said.expect("a swap")
+        };
+        let wanted = spec(&[443], 4);
+        let now_ns = clock::monotonic_ns();
+        let planned = plan_at(&writer, &wanted, now_ns);
+        assert_eq!(swap(&mut writer, &planned), 0, "slots open");
+        let later = now_ns + 2 * WINDOW_NS;
+        let planned = plan_at(&writer, &wanted, later);
+        assert_eq!(marks(&planned).open, 0);
+        assert_eq!(swap(&mut writer, &planned), 2, "they close");
     });
 }
 

@@ -82,12 +82,18 @@ GW_GLOBAL int gw_insert_flow(struct gw_packet *packet, __u64 bind)
 	return result;
 }
 
-/* A flow in an open slot got no entry, so the slot must stay open until that flow is gone. */
+/*
+ * A flow in an open slot got no entry, so the slot must stay open until that flow is gone. Whether it
+ * may be too late for that. Whoever refuses notes it first and then looks whether slots are about to
+ * close; whoever closes them says so first and then looks at the note: one of the two sees what the
+ * other did.
+ */
 GW_GLOBAL int gw_keep_open(struct gw_packet *packet)
 {
+	const struct gw_collection *collection;
 	struct gw_admission *admission;
+	__u32 index, zero = 0;
 	__u64 now;
-	__u32 index;
 
 	if (!packet)
 		return 0;
@@ -97,8 +103,9 @@ GW_GLOBAL int gw_keep_open(struct gw_packet *packet)
 		return 0;
 	now = bpf_ktime_get_coarse_ns();
 	if (now > admission->refused_ns + GW_FRESH_NS)
-		admission->refused_ns = now;
-	return 0;
+		__sync_lock_test_and_set(&admission->refused_ns, now); /* a barrier, too */
+	collection = bpf_map_lookup_elem(&gw_ql_collect, &zero);
+	return collection && collection->closing_generation == packet->generation;
 }
 
 /* What a packet does to its flow's entry when that is not simply live; gives the state it met. */
@@ -262,10 +269,12 @@ static __always_inline void gw_plan_open(const struct gw_run *run, struct gw_mis
 static __always_inline int gw_refuse(struct gw_packet *packet, const struct gw_miss *miss,
 				     enum gw_counter outcome)
 {
-	if (miss->at_risk)
+	bool at_risk = miss->at_risk;
+
+	if (miss->open && gw_keep_open(packet))
+		at_risk = true;
+	if (at_risk)
 		gw_count(packet, GW_COUNTER_AT_RISK);
-	if (miss->open)
-		gw_keep_open(packet);
 	if (outcome == GW_COUNTER_REFUSED_FULL)
 		gw_tell(packet, GW_EVENT_REFUSED_FULL);
 	return gw_answer(packet, miss->refused_row, miss->refused_rule, outcome);

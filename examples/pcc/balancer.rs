@@ -156,6 +156,7 @@ impl Balancer {
 
     fn by_flow(&mut self, packet: &Packet, class: Class, fleet: &Fleet) -> Placed {
         let facts = PacketFacts {
+            generation: 1,
             slot: Slot::from_abi(self.slots.words()[packet.slot as usize]),
             tracking: self.tracking,
             stats: STATS,

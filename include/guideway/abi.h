@@ -29,7 +29,7 @@ GW_SIZE(gw_flow_key, 24);
 GW_SIZE(gw_cid_key, 28);
 GW_SIZE(gw_binding, 24);
 GW_SIZE(gw_admission, 16);
-GW_SIZE(gw_collection, 88);
+GW_SIZE(gw_collection, 96);
 GW_SIZE(gw_bound, 16);
 GW_SIZE(gw_bind_request, 88);
 GW_SIZE(gw_occupancy, 16);

@@ -87,6 +87,8 @@ struct gw_collection {
 	/* A publication that has returned, and when: no packet sees an older generation since. */
 	__u64 returned_generation;
 	__u64 returned_ns; /* monotonic clock */
+	/* The generation that is being replaced by one in which slots are open no more; 0: none. */
+	__u64 closing_generation;
 	/* the last complete sweep */
 	__u64 swept_ns; /* when it ended, monotonic clock; 0: none yet */
 	__u64 sweep_duration_ns;

@@ -28,6 +28,8 @@ pub struct State {
     pub now_ns: u64,
     /// The secret behind the tags of connection IDs.
     pub cid_seed: u64,
+    /// Number of the generation that is being replaced by one in which slots are open no more.
+    pub closing_generation: Option<u64>,
 }
 
 impl Default for State {
@@ -46,6 +48,7 @@ impl State {
             admissions: BTreeMap::new(),
             now_ns: 0,
             cid_seed: 0,
+            closing_generation: None,
         }
     }
 
@@ -100,6 +103,8 @@ impl State {
         }
         if decision.keeps_open {
             self.note_refusal(packet.stats);
+            // It may be too late for that.
+            decision.at_risk |= self.closing_generation == Some(packet.generation);
         }
         let now_ns = self.now_ns;
         let entry = match decision.change {
@@ -187,6 +192,8 @@ impl FlowId {
 /// A packet and its service, as far as they decide where it goes.
 #[derive(Debug, Clone, Copy)]
 pub struct PacketFacts {
+    /// Number of the generation that it sees.
+    pub generation: u64,
     /// The slot of its flow.
     pub slot: Slot,
     /// What its service tracks.

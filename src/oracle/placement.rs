@@ -23,6 +23,7 @@ impl<'a> Router<'a, '_> {
     ) -> Result<Placed<'a>, Reason> {
         let (flow, slot) = self.hash(target, &packet.flow)?;
         let facts = PacketFacts {
+            generation: self.generation.number,
             slot,
             tracking: target.service.tracking,
             stats: target.placed.stats,

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::atomic::{fence, Ordering};
 use std::time::{Duration, Instant};
 
 use nix::libc;
@@ -238,6 +239,7 @@ impl Writer {
             stored.pin(&self.pin(Section::Generations, &record_pin(record.number)))
         });
         let swapped = pinned
+            .and_then(|()| self.begin_closing(plan, live))
             .and_then(|()| self.check_refusals(plan, &record))
             .and_then(|()| steps.run(Step::Swap, || self.maps.slot.swap(&map)));
         match swapped {
@@ -245,7 +247,8 @@ impl Writer {
             // The kernel may have swapped and failed afterwards; only it can tell.
             Err(_) if self.maps.slot.live_id().ok().flatten() == Some(map.map().id()) => Ok(record),
             Err(error) => {
-                // What stays behind is removed by the next publication.
+                // What stays behind is removed by the next publication, or means nothing after it.
+                let _ = self.set_closing(0);
                 let _ = self
                     .lock
                     .unpin(Section::Generations, &cells_pin(record.number));
@@ -255,6 +258,30 @@ impl Writer {
                 Err(error)
             }
         }
+    }
+
+    /// Says that windows are about to end, if any are: a flow whose entry is refused from now on is
+    /// counted as one that may move.
+    fn begin_closing(&self, plan: &Plan, live: Option<&Live>) -> Result<(), PublishError> {
+        let Some(live) = live.filter(|_| !plan.closes().is_empty()) else {
+            return Ok(());
+        };
+        self.set_closing(live.number()).map_err(|error| {
+            let step = Step::Swap;
+            PublishError::Step { step, error }
+        })?;
+        // Before anybody looks for refusals; gw_keep_open does the same in the other order.
+        fence(Ordering::SeqCst);
+        Ok(())
+    }
+
+    fn set_closing(&self, generation: u64) -> Result<(), SysError> {
+        let mut collection = self.maps.collection.get(0)?;
+        if collection.closing_generation != generation {
+            collection.closing_generation = generation;
+            self.maps.collection.set(0, &collection)?;
+        }
+        Ok(())
     }
 
     /// Refuses if a window that is to end has refused an insert since the plan was made: the flow

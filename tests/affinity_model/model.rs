@@ -36,6 +36,7 @@ type Tenant = (u8, Standing);
 /// What packets see.
 #[derive(Debug, Clone)]
 struct Generation {
+    number: u64,
     rows: Vec<Option<Tenant>>,
     slots: Slots,
     grace_until_ns: u64,
@@ -81,9 +82,6 @@ struct Live {
     is_late: bool,
     /// It was refused an entry and has none.
     is_refused: bool,
-    /// That was in an open slot of the table before, when the next one, in which the slot
-    /// may be open no more, was there: too late for the refusal to keep it open.
-    refused_late: bool,
 }
 
 /// What a run came to.
@@ -92,7 +90,6 @@ pub(crate) struct Tally {
     pub(crate) packets: u64,
     pub(crate) moved_at_risk: u64,
     pub(crate) moved_handshakes: u64,
-    pub(crate) moved_refused_late: u64,
     pub(crate) opened: u64,
     pub(crate) closed: u64,
     pub(crate) unmarked: u64,
@@ -134,6 +131,7 @@ impl Model {
             variant,
             state,
             now: Generation {
+                number: 0,
                 rows: vec![None; usize::from(ROWS)],
                 slots: Slots::plain(&vec![u16::MAX; SLOTS as usize]),
                 grace_until_ns: 0,
@@ -243,7 +241,12 @@ impl Model {
             true => self.state.now_ns + GRACE,
             false => self.now.grace_until_ns,
         };
+        // Packets that are refused by the table before may be too late to keep its slots open.
+        if self.variant.says_that_it_closes && closes(&self.now.slots, &slots) {
+            self.state.closing_generation = Some(self.now.number);
+        }
         let next = Generation {
+            number: self.now.number + 1,
             rows,
             slots,
             grace_until_ns,
@@ -299,6 +302,7 @@ impl Model {
         };
         let is_late = !std::ptr::eq(generation, &self.now);
         let facts = PacketFacts {
+            generation: generation.number,
             slot: generation.slot(flow),
             tracking: Tracking::Exceptions,
             stats: STATS,
@@ -336,8 +340,6 @@ impl Model {
                     self.tally.moved_at_risk += 1;
                 } else if straddles {
                     self.tally.moved_handshakes += 1;
-                } else if live.refused_late {
-                    self.tally.moved_refused_late += 1;
                 } else {
                     return Err(format!(
                         "flow {flow} of {:?} goes to {:?}, slot {:?}",
@@ -357,8 +359,6 @@ impl Model {
             is_late,
             is_refused: decision.keeps_open
                 || live.is_some_and(|live| live.is_refused) && !has_entry,
-            refused_late: is_late && decision.keeps_open
-                || live.is_some_and(|live| live.refused_late) && !has_entry,
         });
         Ok(())
     }
@@ -423,7 +423,7 @@ impl Model {
             let Some(live) = live.filter(|live| self.state.now_ns - live.seen_ns <= IDLE) else {
                 continue;
             };
-            if live.at_risk || live.refused_late {
+            if live.at_risk {
                 continue;
             }
             let entry = self.state.flows.get(&flow_id(flow).key);
@@ -478,6 +478,19 @@ fn opened(before: &Slots, after: &Slots) -> bool {
     both.any(|(before, after)| !is_open(*before) && is_open(*after))
 }
 
+/// Whether a slot is open no more in which packets without an entry have to go elsewhere.
+fn closes(before: &Slots, after: &Slots) -> bool {
+    let mut both = before.words().iter().zip(after.words().iter());
+    both.any(|(before, after)| {
+        let kinds = (Slot::from_abi(*before).kind, Slot::from_abi(*after).kind);
+        match kinds {
+            (SlotKind::Open { .. }, SlotKind::Open { .. }) => false,
+            (SlotKind::Open { base }, _) => base != after.owner,
+            _ => false,
+        }
+    })
+}
+
 /// A mistake: the base of an open slot follows its owner.
 fn with_moved_base(before: &Slots, after: &Slots, removed: &BTreeSet<u16>) -> Slots {
     let words = after.words();
@@ -503,7 +516,6 @@ impl Tally {
         self.packets += other.packets;
         self.moved_at_risk += other.moved_at_risk;
         self.moved_handshakes += other.moved_handshakes;
-        self.moved_refused_late += other.moved_refused_late;
         self.opened += other.opened;
         self.closed += other.closed;
         self.unmarked += other.unmarked;

@@ -19,6 +19,8 @@ pub(crate) struct Variant {
     pub(crate) inserts: bool,
     /// Windows close although flows were refused an entry.
     pub(crate) closes_despite_refusals: bool,
+    /// Flows that are refused when windows are about to close are counted.
+    pub(crate) says_that_it_closes: bool,
     /// Slots are unmarked by what a sweep found while packets still saw the table before.
     pub(crate) sweeps_before_return: bool,
     /// A second change in a window moves the base.
@@ -36,6 +38,7 @@ impl Variant {
             grace: true,
             inserts: true,
             closes_despite_refusals: false,
+            says_that_it_closes: true,
             sweeps_before_return: false,
             moves_base: false,
             keeps_redundant: false,

@@ -202,10 +202,15 @@ impl Machine {
     }
 
     pub(crate) fn set_cid_seed(&self, cid_seed: u64) {
-        let collection = abi::Collection {
-            cid_seed,
-            ..Default::default()
-        };
+        let mut collection = self.collection.get(0).unwrap();
+        collection.cid_seed = cid_seed;
+        self.collection.set(0, &collection).unwrap();
+    }
+
+    /// The generation in which slots are about to close.
+    pub(crate) fn set_closing(&self, generation: u64) {
+        let mut collection = self.collection.get(0).unwrap();
+        collection.closing_generation = generation;
         self.collection.set(0, &collection).unwrap();
     }
 

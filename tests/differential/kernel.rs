@@ -36,6 +36,7 @@ pub(crate) struct Machine {
     flows: Hash<abi::FlowKey, abi::Binding>,
     cids: Hash<abi::CidKey, abi::Binding>,
     admissions: Array<abi::Admission>,
+    collection: Array<abi::Collection>,
     cid_seed: u64,
     targets: Vec<u32>,
     runs: u64,
@@ -114,6 +115,7 @@ impl Machine {
             flows,
             cids,
             admissions,
+            collection,
             cid_seed,
             targets,
             runs: 0,
@@ -163,6 +165,9 @@ impl Machine {
             let (key, value) = (key.to_abi(), binding.to_abi());
             self.cids.update(&key, &value, Update::Insert).unwrap();
         }
+        let mut collection = self.collection.get(0).unwrap();
+        collection.closing_generation = state.closing_generation.unwrap_or(0);
+        self.collection.set(0, &collection).unwrap();
         for stats in 0..STATS {
             let admission = state.admission(stats);
             let value = abi::Admission {

@@ -34,7 +34,7 @@ pub(crate) fn generation(random: &mut Random, world: &World, now_ns: u64) -> (Va
     let plan = plan(None, &spec, world, Options::default())
         .unwrap_or_else(|faults| panic!("{faults}\n{document:#}"));
     let mut generation = plan.generation().clone();
-    generation.number = random.next();
+    generation.number = random.next().max(2);
     quarantine(random, &mut generation);
     marks::mark(random, &mut generation, now_ns);
     (document, generation)

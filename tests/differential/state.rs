@@ -37,6 +37,11 @@ pub(crate) fn random(
     let mut state = State::with_capacity(FLOWS, CIDS);
     state.now_ns = now_ns;
     state.cid_seed = cid_seed;
+    state.closing_generation = match random.below(4) {
+        0 => Some(generation.number),
+        1 => Some(generation.number - 1),
+        _ => None,
+    };
     state.admissions = (0..STATS)
         .map(|stats| (stats, Admission::default()))
         .collect();

@@ -462,6 +462,18 @@ fn refused_entries() {
 }
 
 #[test]
+fn a_flow_that_is_refused_when_slots_close_is_at_risk() {
+    let high = C::GW_COUNTER_REFUSED_HIGH;
+    for (closing, at_risk) in [(Some(9), true), (Some(8), false), (None, false)] {
+        let mut scene = with_level(Scene::of_slots("tcp", OPEN, "ready"), Level::Reserve);
+        scene.generation.number = 9;
+        scene.state.closing_generation = closing;
+        let verdict = scene.run(&segment(SYN, b""));
+        assert_placed(&verdict, Rule::Previous, 1, high, at_risk);
+    }
+}
+
+#[test]
 fn a_full_table_refuses_and_raises_the_level() {
     let mut scene = Scene::of_slots("tcp", OPEN, "ready");
     scene.state = State {

@@ -33,6 +33,7 @@ pub(super) struct Case {
     entry: Option<Given>,
     level: u32,
     grace: bool,
+    closing: u64,
     end: Option<(u16, Rule)>,
     counters: Vec<Counter>,
     after: After,
@@ -76,6 +77,7 @@ pub(super) fn case(name: &'static str, service: &'static str, frame: Vec<u8>) ->
         entry: None,
         level: abi::Level::GW_LEVEL_ALL.0,
         grace: false,
+        closing: 0,
         end: None,
         counters: Vec::new(),
         after: After::Nothing,
@@ -110,6 +112,14 @@ impl Case {
     pub(super) fn grace(self) -> Self {
         Self {
             grace: true,
+            ..self
+        }
+    }
+
+    /// Slots of this generation are about to close; the packet sees number 7.
+    pub(super) fn closing(self, generation: u64) -> Self {
+        Self {
+            closing: generation,
             ..self
         }
     }
@@ -151,6 +161,7 @@ impl Case {
         world.publish(self.owner, self.base);
         let stats = world.stats(service);
         world.machine.forget();
+        world.machine.set_closing(self.closing);
         world.machine.admit(
             stats,
             abi::Admission {

@@ -86,6 +86,41 @@ fn the_reserve_is_not_for_starts() {
     check("datapath::state::reserve", cases);
 }
 
+/// A refusal that comes when slots are about to close may be too late to keep them open.
+#[test]
+fn flows_that_are_refused_when_slots_close_are_at_risk() {
+    let closing = |name, frame, base, level, generation| {
+        let case = case(name, "tcp", frame).slot(READY, base).level(level);
+        case.closing(generation)
+    };
+    let cases = vec![
+        closing("a start", syn(), OTHER, RESERVE, 7)
+            .goes_to(OTHER, Previous)
+            .counts(&[STARTS, REFUSED_HIGH, AT_RISK])
+            .keeps_open(),
+        closing("mid-flow", ack(), DRAINING, FULL, 7)
+            .goes_to(DRAINING, Previous)
+            .counts(&[REFUSED_FULL, AT_RISK])
+            .keeps_open(),
+        closing("at risk in any case", syn(), DRAINING, RESERVE, 7)
+            .goes_to(READY, Table)
+            .counts(&[STARTS, REFUSED_HIGH, AT_RISK])
+            .keeps_open(),
+        closing("with room", syn(), OTHER, Level::GW_LEVEL_ALL, 7)
+            .goes_to(READY, Table)
+            .counts(&[STARTS, START_INSERTED])
+            .leaves(After::Used(READY, 0)),
+        closing("held", syn(), HELD, FULL, 7)
+            .goes_to(READY, Table)
+            .counts(&[STARTS, HELD_DEFAULT]),
+        closing("in the generation before", syn(), OTHER, RESERVE, 6)
+            .goes_to(OTHER, Previous)
+            .counts(&[STARTS, REFUSED_HIGH])
+            .keeps_open(),
+    ];
+    check("datapath::state::closing", cases);
+}
+
 #[test]
 fn a_full_table_takes_nothing_and_places_everything() {
     let open =
