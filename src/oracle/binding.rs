@@ -103,6 +103,8 @@ impl<'a> Router<'a, '_> {
                 }
             }
             Some(_) => self.count(Counter::GW_COUNTER_CID_CONFLICT),
+            // A stranger's: nobody tries.
+            None if self.state.flows.get(&flow.key).is_some() => {}
             None => {
                 let stats = target.placed.stats;
                 let level = self.state.admission(stats).flows;
