@@ -111,6 +111,10 @@ fn a_collector_that_is_killed_over_and_over_gets_there_and_moves_nobody() {
         connections.stay("open");
         let (open, _) = marks();
         assert!(open > 40);
+        // The longest run is three times what one takes here that is not killed.
+        let began = Instant::now();
+        step(eager(), now());
+        let unit = (began.elapsed() / 12).max(Duration::from_millis(7));
         let mut killed = 0;
         // Runs a collector for a while, and kills it wherever it is.
         let mut kill_one = || {
@@ -124,10 +128,8 @@ fn a_collector_that_is_killed_over_and_over_gets_there_and_moves_nobody() {
                 .stdout(std::process::Stdio::null())
                 .spawn()
                 .expect("a child");
-            // From its start on, for a little longer each time, and from the start again; on a slow
-            // machine the longest have to become longer.
-            let step = 7 + 7 * (killed / 37);
-            std::thread::sleep(Duration::from_millis(5 + step * (killed % 37)));
+            // From its start on, for a little longer each time, and from the start again.
+            std::thread::sleep(unit * (1 + killed % 37));
             child.kill().expect("killed");
             child.wait().expect("a child");
             killed += 1;
