@@ -192,9 +192,15 @@ fn frames_meet_imported_bindings() {
                 (by_tuple.clone(), &follows, &follows[0]),
             ] {
                 let mut scenario = elsewhere(&spec);
-                let document = export(&[(cid, backend), ("01", 9), ("02", 1), ("02", 2)]);
+                let document = export(&[
+                    (cid, backend),
+                    ("a102030405060709", 9),
+                    ("02", 1),
+                    ("02", 2),
+                    ("03", 1),
+                ]);
                 let report = scenario.import(&document);
-                assert_eq!((report.accepted, report.total()), (1, 4));
+                assert_eq!((report.accepted, report.total()), (1, 5));
                 assert_eq!(report.rejected.unknown_backend, 1);
                 for reset in [Reset::Never, Reset::BeforeEach] {
                     let trace = run(&scenario, numbered(&frames), reset).expect("a trace");
@@ -208,8 +214,8 @@ fn frames_meet_imported_bindings() {
                         assert_eq!(packet["backend"]["id"], json!(backend));
                     }
                     let notes = trace["notes"].to_string();
-                    let note = "1 of 4 bindings were imported first; rejected: unknown_backend 1, \
-                                duplicate_in_document 2";
+                    let note = "1 of 5 bindings were imported first; rejected: unknown_backend 1, \
+                                duplicate_in_document 2, cid_length 1";
                     assert!(notes.contains(note), "{notes}");
                 }
             }

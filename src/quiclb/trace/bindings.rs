@@ -70,6 +70,7 @@ impl Imported {
             ("unknown_backend", rejected.unknown_backend),
             ("not_usable", rejected.not_usable),
             ("duplicate_in_document", rejected.duplicate_in_document),
+            ("cid_length", rejected.cid_length),
         ];
         let reasons: Vec<_> = reasons
             .iter()
