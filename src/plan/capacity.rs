@@ -239,16 +239,10 @@ impl Capacity {
             }
         }
         if self.cells.used > self.cells.limit {
-            let Use { used, limit } = self.cells;
-            let memory_mib = used.div_ceil(CELLS_PER_MIB.into());
-            let message = format!(
-                "cells of 256 bytes for services, backends, server IDs and tables: {used} needed, \
-                 the limit is {limit}; an instance made with memory_mib {memory_mib} has room"
-            );
             faults.push(Fault::new(
                 "/limits/memory_mib",
                 FaultCode::Capacity,
-                message,
+                cells_text(self.cells),
             ));
         }
         let memory = self.memory_bytes;
@@ -297,6 +291,15 @@ impl Capacity {
             )
         }
     }
+}
+
+/// What to say of a generation that needs more cells than there are.
+pub(super) fn cells_text(Use { used, limit }: Use) -> String {
+    let memory_mib = used.div_ceil(CELLS_PER_MIB.into());
+    format!(
+        "cells of 256 bytes for services, backends, server IDs and tables: {used} needed, the \
+         limit is {limit}; an instance made with memory_mib {memory_mib} has room"
+    )
 }
 
 fn over(pointer: &str, what: &str, needed: u64, limit: u64) -> Fault {

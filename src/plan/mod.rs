@@ -75,6 +75,8 @@ pub struct Plan {
     now_ns: u64,
     /// The services of which some window ends, and how long it was.
     closes: BTreeMap<u32, u64>,
+    /// What marks that could go would need to go, if there is no room for that.
+    held_back: Option<Use>,
     /// Indices that interfaces had which are not there.
     absent: BTreeSet<u32>,
 }
@@ -114,7 +116,7 @@ pub fn plan(
         world,
         hold_back: false,
     });
-    let (mut after, layout) = place_anew(change, spec, &assigned, room, &mut tables)?;
+    let (mut after, layout, held_back) = place_anew(change, spec, &assigned, room, &mut tables)?;
     faults.extend(change.map_or_else(Vec::new, |change| {
         let mut faults = change.open_slots(&after, &assigned.services, options);
         faults.extend(change.too_early(&after, options));
@@ -208,6 +210,7 @@ pub fn plan(
         record,
         now_ns: world.monotonic_ns,
         closes: closes.unwrap_or_default(),
+        held_back,
         absent: BTreeSet::new(),
     })
 }
@@ -226,14 +229,14 @@ fn placed(live: &Live, tables: &mut Tables) -> Result<Placed, Faults> {
 
 /// What is wanted in the places that were given to it, and its layout. Marks that could go stay if
 /// the cells of the instance, `room`, do not suffice otherwise: services whose slots are alike share
-/// them, and would no longer.
+/// them, and would no longer. Then it also says how many are needed.
 fn place_anew(
     change: Option<Transition<'_>>,
     spec: &Spec,
     assigned: &Assignment,
     room: u32,
     tables: &mut Tables,
-) -> Result<(Placed, Layout), Faults> {
+) -> Result<(Placed, Layout, Option<Use>), Faults> {
     let spec = Arc::new(spec.clone());
     let mut build = |change: Option<Transition<'_>>| {
         let slots = |service: &_, record: &_, owners: &[u16]| {
@@ -247,13 +250,20 @@ fn place_anew(
         let layout = Layout::of(&placed.generation).map_err(checks::image)?;
         Ok::<_, Faults>((placed, layout))
     };
-    let built = build(change)?;
+    let (placed, layout) = build(change)?;
     match change {
-        Some(change) if built.1.cells > room as usize => build(Some(Transition {
-            hold_back: true,
-            ..change
-        })),
-        _ => Ok(built),
+        Some(change) if layout.cells > room as usize => {
+            let needed = Use {
+                used: layout.cells as u64,
+                limit: room.into(),
+            };
+            let (placed, layout) = build(Some(Transition {
+                hold_back: true,
+                ..change
+            }))?;
+            Ok((placed, layout, Some(needed)))
+        }
+        _ => Ok((placed, layout, None)),
     }
 }
 
@@ -326,6 +336,11 @@ impl Plan {
     /// have been refused, in nanoseconds.
     pub(crate) fn closes(&self) -> &BTreeMap<u32, u64> {
         &self.closes
+    }
+
+    /// Why marks stay that could go, in words; none if none does.
+    pub(crate) fn held_back(&self) -> Option<String> {
+        self.held_back.map(capacity::cells_text)
     }
 
     /// Indices in it that belong to no interface: nothing is redirected to them, even if there is one

@@ -10,6 +10,7 @@ mod killed;
 mod levels;
 #[path = "../common/netns.rs"]
 mod netns;
+mod room;
 mod sweeping;
 mod touched;
 mod transition;

@@ -84,14 +84,18 @@ impl Collector {
         if causes.is_empty() {
             self.stands = None;
         } else if now_ns >= self.follow_ns || causes.iter().any(|new| !self.tried.contains(new)) {
-            let (pause, stands) = match self.publish_due(writer, live, &causes, now_ns) {
-                Ok(None) => (PAUSE, None),
-                Ok(published) => {
+            let stands = match self.publish_due(writer, live, &causes, now_ns) {
+                Ok((published, held_back)) => {
                     followed = published;
-                    (Duration::ZERO, None)
+                    held_back
                 }
-                Err(FollowError::Stands(stands)) => (STANDS, Some(stands)),
+                Err(FollowError::Stands(stands)) => Some(stands),
                 Err(FollowError::Collect(error)) => return Err(error),
+            };
+            let pause = match (&followed, &stands) {
+                (_, Some(_)) => STANDS,
+                (Some(_), None) => Duration::ZERO,
+                (None, None) => PAUSE,
             };
             self.follow_ns = now_ns.saturating_add(pause.as_nanos() as u64);
             self.tried = causes;
@@ -102,13 +106,14 @@ impl Collector {
         Ok((followed, problem))
     }
 
+    /// What was published, and what was held back.
     fn publish_due(
         &mut self,
         writer: &mut Writer,
         live: &Live,
         causes: &[Cause],
         now_ns: u64,
-    ) -> Result<Option<Followed>, FollowError> {
+    ) -> Result<(Option<Followed>, Option<String>), FollowError> {
         if let Some(ifindex) = elsewhere(writer).map_err(CollectError::from)? {
             return Err(FollowError::Stands(format!(
                 "attached to interface {ifindex} of another network namespace: only there can \
@@ -123,28 +128,32 @@ impl Collector {
         let lost_targets = !missing
             .map_err(CollectError::from)?
             .is_subset(plan.absent());
+        let held_back = plan
+            .held_back()
+            .map(|why| format!("slots stay as they are for want of room: {why}"));
         let published = match writer.publish(&plan) {
             Ok(published) => published,
             // An insert was refused a moment ago: the window stays open.
-            Err(PublishError::Refused { .. }) => return Ok(None),
+            Err(PublishError::Refused { .. }) => return Ok((None, held_back)),
             Err(PublishError::Instance(error)) => return Err(CollectError::from(error).into()),
             Err(error) => return Err(FollowError::Stands(format!("not published: {error}"))),
         };
         if published.result == PlanResult::Unchanged && !lost_targets {
-            return Ok(None);
+            return Ok((None, held_back));
         }
         let after = writer
             .live_record()
             .map_err(CollectError::from)?
             .ok_or_else(|| FollowError::Stands("nothing is live after a publication".into()))?;
         let (before, after) = (live.all_marks(), after.all_marks());
-        Ok(Some(Followed {
+        let followed = Followed {
             generation: published.generation,
             causes: causes.to_vec(),
             open_slots: [before.open, after.open].map(u64::from),
             held_slots: [before.held, after.held].map(u64::from),
             publish_ms: published.duration.as_secs_f64() * 1e3,
-        }))
+        };
+        Ok((Some(followed), held_back))
     }
 }
 
