@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Many connection IDs at once, from many sides.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use guideway::affinity::Origin;
 use guideway::quiclb::{QuicLb, RegisterError, Registration};
+use serde_json::json;
 
 use crate::instance::*;
-use crate::isolated;
+use crate::{isolated, netns};
 
 #[test]
 fn each_entry_of_many_has_its_own_result() {
@@ -150,5 +151,49 @@ fn registrations_survive_learning_at_full_speed() {
                 assert_eq!((found.origin, found.seen_ns), (Origin::Registered, 0));
             }
         }
+    });
+}
+
+#[test]
+fn an_export_ends_however_much_is_published() {
+    isolated("bindings::published", || {
+        const COUNT: u32 = 120_000;
+        machine();
+        let mut document = two();
+        document["limits"]["cids"] = json!(COUNT);
+        let mut writer = published(&document);
+        let of = service(&document);
+        let all: Vec<_> = (0..COUNT)
+            .map(|number| Registration {
+                service: of,
+                cid: numbered(number),
+                backend: id(1 + number % 2),
+                ttl: None,
+            })
+            .collect();
+        let results = writer.register_many(&all).expect("tried");
+        assert!(results.iter().all(Result::is_ok));
+        let exporter = QuicLb::open(&dir(&document)).expect("open");
+        let (done, publications) = (AtomicBool::new(false), AtomicU64::new(0));
+        let (exported, meanwhile) = std::thread::scope(|scope| {
+            let publishing = scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    let number = publications.load(Ordering::Relaxed);
+                    document["services"][0]["cid_idle"] = json!(300 + number % 2);
+                    publish(&mut writer, &document);
+                    publications.store(number + 1, Ordering::Relaxed);
+                }
+            });
+            let count = || publications.load(Ordering::Relaxed);
+            assert!(netns::within(Duration::from_secs(60), || count() > 0));
+            let before = count();
+            let exported = exporter.export();
+            let meanwhile = count() - before;
+            done.store(true, Ordering::Relaxed);
+            publishing.join().expect("published");
+            (exported.expect("a document"), meanwhile)
+        });
+        println!("{meanwhile} publications");
+        assert_eq!(exported.bindings(), COUNT as usize);
     });
 }

@@ -118,11 +118,6 @@ impl QuicLb {
         }
     }
 
-    /// Whether `view` shows what is live.
-    pub(super) fn is_live(&self, view: &View) -> Result<bool, InstanceError> {
-        Ok(self.maps.slot.live_id()? == Some(view.map_id))
-    }
-
     /// The program that writes bindings.
     pub(super) fn binder(&self) -> Result<Arc<Binder>, InstanceError> {
         let mut kept = locked(&self.registry.binder);
