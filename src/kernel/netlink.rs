@@ -19,16 +19,38 @@ const BUFFER_BYTES: usize = 64 << 10;
 const PATIENCE_SECONDS: i64 = 5;
 const OP: &str = "ask the kernel about";
 
+/// A dump is asked for so often until it is one of a single state.
+const DUMPS: usize = 16;
+
 /// A request of the given type with a fixed part, and attributes if any, in `body`; `each` gets
-/// the body of every answer. Without `dump` there is one.
+/// the body of every answer. Without `dump` there is one. A dump that a change interrupted may lack
+/// what was there all the time, and is asked for again; if every one was interrupted that is
+/// `EAGAIN`.
 pub(super) fn request(
     protocol: SockProtocol,
     kind: u16,
     dump: bool,
     body: &[u8],
     what: &str,
-    mut each: impl FnMut(&[u8]),
+    each: impl FnMut(&[u8]),
 ) -> Result<(), SysError> {
+    for _ in 0..DUMPS {
+        let answer = ask(protocol, kind, dump, body, what)?;
+        if !answer.interrupted {
+            answer.bodies.iter().map(Vec::as_slice).for_each(each);
+            return Ok(());
+        }
+    }
+    Err(SysError::new(OP, what, libc::EAGAIN))
+}
+
+fn ask(
+    protocol: SockProtocol,
+    kind: u16,
+    dump: bool,
+    body: &[u8],
+    what: &str,
+) -> Result<Answer, SysError> {
     let told = |errno| SysError::from_nix(OP, what, errno);
     let socket = open(protocol).map_err(told)?;
     let flags = libc::NLM_F_REQUEST | if dump { libc::NLM_F_DUMP } else { 0 };
@@ -40,27 +62,50 @@ pub(super) fn request(
     message.extend_from_slice(body);
     send(socket.as_raw_fd(), &message, MsgFlags::empty()).map_err(told)?;
 
+    let mut answer = Answer::default();
     let mut buffer = vec![0; BUFFER_BYTES];
     loop {
         let length = recv(socket.as_raw_fd(), &mut buffer, MsgFlags::empty()).map_err(told)?;
-        let mut rest = &buffer[..length];
-        if rest.is_empty() {
+        let part = &buffer[..length];
+        if part.is_empty() {
             return Err(SysError::new(OP, what, libc::EPIPE));
         }
-        while let Some((kind, body, next)) = split(rest, HEADER_BYTES, 4) {
+        let ended = answer.take(part, dump);
+        if ended.map_err(|errno| SysError::new(OP, what, errno))? {
+            return Ok(answer);
+        }
+    }
+}
+
+/// What the kernel answers to one request.
+#[derive(Debug, Default)]
+struct Answer {
+    bodies: Vec<Vec<u8>>,
+    /// What was asked for changed while it was listed.
+    interrupted: bool,
+}
+
+impl Answer {
+    /// Takes a part of it, which is whole messages; whether it was the last, or the error that the
+    /// kernel answers.
+    fn take(&mut self, mut part: &[u8], dump: bool) -> Result<bool, i32> {
+        const FLAGS_AT: usize = 6;
+        while let Some((kind, body, next)) = split(part, HEADER_BYTES, 4) {
+            let flags = half(part, FLAGS_AT).unwrap_or(0);
+            self.interrupted |= dump && i32::from(flags) & libc::NLM_F_DUMP_INTR != 0;
             match i32::from(kind) {
-                libc::NLMSG_DONE => return Ok(()),
+                libc::NLMSG_DONE => return Ok(true),
                 libc::NLMSG_ERROR => {
-                    let errno = word(body, 0).map_or(libc::EPROTO, |code| -(code as i32));
-                    return Err(SysError::new(OP, what, errno));
+                    return Err(word(body, 0).map_or(libc::EPROTO, |code| -(code as i32)));
                 }
-                _ => each(body),
+                _ => self.bodies.push(body.to_vec()),
             }
             if !dump {
-                return Ok(());
+                return Ok(true);
             }
-            rest = next;
+            part = next;
         }
+        Ok(false)
     }
 }
 
@@ -131,6 +176,50 @@ pub(super) fn text(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn message(kind: i32, flags: i32, body: &[u8]) -> Vec<u8> {
+        let length = (HEADER_BYTES + body.len()) as u32;
+        let mut message = length.to_ne_bytes().to_vec();
+        message.extend((kind as u16).to_ne_bytes());
+        message.extend((flags as u16).to_ne_bytes());
+        message.extend([1, 0, 0, 0, 7, 0, 0, 0]);
+        message.extend(body);
+        message.resize(message.len().next_multiple_of(4), 0);
+        message
+    }
+
+    #[test]
+    fn a_dump_is_interrupted_if_any_of_its_messages_says_so() {
+        // As in linux/netlink.h, and what a listing of interfaces consists of.
+        const NLM_F_MULTI: i32 = 2;
+        const NLM_F_DUMP_INTR: i32 = 0x10;
+        const RTM_NEWLINK: i32 = 16;
+        let dump = |flags: [i32; 3]| {
+            let [one, two, done] = flags.map(|flags| NLM_F_MULTI | flags);
+            let first = message(RTM_NEWLINK, one, b"lo");
+            let second = [
+                message(RTM_NEWLINK, two, b"eth0"),
+                message(libc::NLMSG_DONE, done, &[0; 4]),
+            ];
+            let mut answer = Answer::default();
+            assert_eq!(answer.take(&first, true), Ok(false));
+            assert_eq!(answer.take(&second.concat(), true), Ok(true));
+            assert_eq!(answer.bodies, [&b"lo"[..], b"eth0"]);
+            answer.interrupted
+        };
+        assert!(!dump([0; 3]));
+        for at in 0..3 {
+            let mut flags = [0; 3];
+            flags[at] = NLM_F_DUMP_INTR;
+            assert!(dump(flags), "{at}");
+        }
+        let error = message(libc::NLMSG_ERROR, 0, &(-libc::ENODEV).to_ne_bytes());
+        assert_eq!(Answer::default().take(&error, true), Err(libc::ENODEV));
+        // One answer has no flag of its own for this: the bit means something else there.
+        let mut one = Answer::default();
+        let text = message(RTM_NEWLINK, NLM_F_DUMP_INTR, b"lo");
+        assert_eq!((one.take(&text, false), one.interrupted), (Ok(true), false));
+    }
 
     #[test]
     fn attributes_are_walked_in_steps_of_four_and_end_at_nonsense() {
