@@ -23,6 +23,7 @@
 struct gw_pass {
 	struct gw_sweep *ctx;
 	void *cells; /* the generation */
+	bool failed; /* some entry could not be judged */
 };
 
 /* An entry as it was judged. */
@@ -40,9 +41,14 @@ struct gw_judged {
 	__u32 hash;
 };
 
-static __always_inline const void *gw_cell(const struct gw_pass *pass, __u32 index)
+/* A cell of the generation. One that is not there ends the pass: what it has seen is not all. */
+static __always_inline const void *gw_cell(struct gw_pass *pass, __u32 index)
 {
-	return bpf_map_lookup_elem(pass->cells, &index);
+	const void *cell = bpf_map_lookup_elem(pass->cells, &index);
+
+	if (!cell)
+		pass->failed = true;
+	return cell;
 }
 
 static __always_inline struct gw_judged gw_judge(const struct gw_binding *value, __u64 now_ns)
@@ -67,7 +73,7 @@ static __always_inline bool gw_set_phase(struct gw_binding *value, __u32 state, 
 }
 
 /* Index of the counters of the entry's backend; GW_INDEX_NONE: its row is empty or has another. */
-static __always_inline __u32 gw_backend_of(const struct gw_pass *pass,
+static __always_inline __u32 gw_backend_of(struct gw_pass *pass,
 					   const struct gw_service *service,
 					   const struct gw_judged *entry)
 {
@@ -258,7 +264,7 @@ static __always_inline bool gw_step(void *map, const void *key, struct gw_bindin
 }
 
 static long gw_sweep_one_flow(void *map, const struct gw_flow_key *at, struct gw_binding *value,
-			      const struct gw_pass *pass)
+			      struct gw_pass *pass)
 {
 	struct gw_flow_key key = *at;
 	__u64 now_ns = pass->ctx->now_ns;
@@ -299,6 +305,8 @@ static long gw_sweep_one_flow(void *map, const struct gw_flow_key *at, struct gw
 		return 0;
 	}
 	backend = gw_backend_of(pass, service, &entry);
+	if (pass->failed)
+		return 1;
 	gone = backend == GW_INDEX_NONE;
 	silent = entry.silent_ns > rules->flow_idle_ns;
 	reason = gone ? GW_SWEEP_BACKEND_GONE : GW_SWEEP_IDLE;
@@ -323,7 +331,7 @@ static long gw_sweep_one_flow(void *map, const struct gw_flow_key *at, struct gw
 }
 
 static long gw_sweep_one_cid(void *map, const struct gw_cid_key *at, struct gw_binding *value,
-			     const struct gw_pass *pass)
+			     struct gw_pass *pass)
 {
 	struct gw_cid_key key = *at;
 	__u64 now_ns = pass->ctx->now_ns;
@@ -347,6 +355,8 @@ static long gw_sweep_one_cid(void *map, const struct gw_cid_key *at, struct gw_b
 		/* Not the time of a packet, but the end of its time to live. */
 		silent = seen_ns && seen_ns < now_ns;
 	backend = gw_backend_of(pass, service, &entry);
+	if (pass->failed)
+		return 1;
 	/* What packets do to such an entry changes nothing about it, unless it makes it another's. */
 	reason = (__u16)gw_cid_hash(&key, pass->ctx->cid_seed) != entry.tag ? GW_SWEEP_REDUNDANT :
 		 backend == GW_INDEX_NONE				   ? GW_SWEEP_BACKEND_GONE :
@@ -405,9 +415,9 @@ int gw_sweep_flows(struct gw_sweep *ctx)
 
 	if (result != GW_SWEEP_DONE)
 		return result;
-	return bpf_for_each_map_elem(&gw_ql_flow, gw_sweep_one_flow, &pass, 0) < 0 ?
-		       GW_SWEEP_FAILED :
-		       GW_SWEEP_DONE;
+	if (bpf_for_each_map_elem(&gw_ql_flow, gw_sweep_one_flow, &pass, 0) < 0 || pass.failed)
+		return GW_SWEEP_FAILED;
+	return GW_SWEEP_DONE;
 }
 
 SEC("syscall")
@@ -418,9 +428,9 @@ int gw_sweep_cids(struct gw_sweep *ctx)
 
 	if (result != GW_SWEEP_DONE)
 		return result;
-	return bpf_for_each_map_elem(&gw_ql_cid, gw_sweep_one_cid, &pass, 0) < 0 ?
-		       GW_SWEEP_FAILED :
-		       GW_SWEEP_DONE;
+	if (bpf_for_each_map_elem(&gw_ql_cid, gw_sweep_one_cid, &pass, 0) < 0 || pass.failed)
+		return GW_SWEEP_FAILED;
+	return GW_SWEEP_DONE;
 }
 
 /*

@@ -47,7 +47,7 @@ pub(crate) struct Machine {
     pub(crate) count: Routine,
     pub(crate) flow_idle_ns: u64,
     occupancy: Option<Routine>,
-    rules: Hash<u32, abi::SweepService>,
+    pub(crate) rules: Hash<u32, abi::SweepService>,
     differ: Array<u64>,
     stats: PerCpuArray<abi::ServiceStats>,
     gen_slot: Slot,

@@ -404,6 +404,41 @@ fn a_pass_for_another_generation_touches_nothing() {
     });
 }
 
+#[test]
+fn a_pass_that_misses_a_part_of_the_generation_says_so() {
+    isolated("sweep::missing", || {
+        let services = services();
+        let machine = Machine::new(&services, 64);
+        let id = services[1].id;
+        let flow = Flow::new(&services[1], 1);
+        let flow_entry = flow.entry(0, 11, FLOW_IDLE + 1, EXPIRING);
+        let inserted = machine.flows.update(&flow.key, &flow_entry, Update::Insert);
+        inserted.expect("room");
+        let cid = Cid::new(&[7; 8]).expect("a length");
+        let cid = CidKey::new(ServiceId::new(id), cid).to_abi();
+        let cid_entry = abi::Binding {
+            tag: cid_tag(&cid, CID_SEED),
+            ..flow_entry
+        };
+        let inserted = machine.cids.update(&cid, &cid_entry, Update::Insert);
+        inserted.expect("room");
+        machine.prepare();
+        let mut rules = machine.rules.get(&id).expect("read").expect("rules");
+        rules.service_at = u32::MAX;
+        machine
+            .rules
+            .update(&id, &rules, Update::Any)
+            .expect("written");
+        let mut context = machine.context(NOW);
+        for routine in [&machine.sweep_flows, &machine.sweep_cids] {
+            let result = routine.call(&mut context).expect("a call");
+            assert_eq!(result, abi::SweepResult::GW_SWEEP_FAILED.0);
+        }
+        assert!(machine.flows.get(&flow.key).expect("read").is_some());
+        assert!(machine.cids.get(&cid).expect("read").is_some());
+    });
+}
+
 /// A small generator of numbers that look random, the same in each run.
 struct Random(u64);
 
