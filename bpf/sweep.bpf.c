@@ -263,6 +263,19 @@ static __always_inline bool gw_step(void *map, const void *key, struct gw_bindin
 	return true;
 }
 
+/*
+ * Whether a packet may need an entry: in a plain slot none looks for it, and in a held one it has to
+ * say something else than the table. One that stayed there would mislead the packets that find it when
+ * the slot is open again.
+ */
+static __always_inline bool gw_is_needed(const struct gw_service *service, __u16 base,
+					 bool differs)
+{
+	if (service->flags & GW_SERVICE_TRACK_ALL || base < GW_SLOT_HELD)
+		return true;
+	return base == GW_SLOT_HELD && differs;
+}
+
 static long gw_sweep_one_flow(void *map, const struct gw_flow_key *at, struct gw_binding *value,
 			      struct gw_pass *pass)
 {
@@ -296,10 +309,9 @@ static long gw_sweep_one_flow(void *map, const struct gw_flow_key *at, struct gw
 		return 1;
 	word += bit;
 	differs = word->owner != entry.row;
-	/* No packet finds an entry of another hash seed, or needs one that says what the table says. */
+	/* No packet finds an entry of another hash seed. */
 	if ((__u16)h64 != entry.tag || h64 >> 32 != entry.hash ||
-	    (!differs && word->base >= GW_SLOT_HELD &&
-	     !(service->flags & GW_SERVICE_TRACK_ALL))) {
+	    !gw_is_needed(service, word->base, differs)) {
 		if (!gw_delete(&gw_ql_flow, &key, service, &rules->flows, GW_SWEEP_REDUNDANT))
 			rules->flows.entries++;
 		return 0;

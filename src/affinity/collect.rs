@@ -21,8 +21,8 @@ pub enum Reason {
     Closed,
     /// The backend is not in its row any more.
     BackendGone,
-    /// The table says the same, or no packet finds the entry any more: it is of another hash seed,
-    /// or its service is gone.
+    /// The table says the same, or no packet finds the entry any more: its slot is plain, it is of
+    /// another hash seed, or its service is gone.
     Redundant,
 }
 
@@ -151,10 +151,13 @@ impl Case<'_> {
     /// Judges the entry of a flow.
     pub fn flow(&self) -> Verdict {
         let differs = self.differs();
-        let tracked = self.tracking == Tracking::All
-            || differs
-            || matches!(self.slot.kind, SlotKind::Open { .. });
-        if !self.is_found || !tracked {
+        // One that stayed in a plain slot would mislead packets when the slot is open again.
+        let needed = match (self.tracking, self.slot.kind) {
+            (Tracking::All, _) | (_, SlotKind::Open { .. }) => true,
+            (_, SlotKind::Held) => differs,
+            (_, SlotKind::Plain) => false,
+        };
+        if !self.is_found || !needed {
             return Verdict::at_once(Reason::Redundant);
         }
         let silent_ns = self.silent_ns();

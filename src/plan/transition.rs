@@ -73,7 +73,7 @@ impl Transition<'_> {
         let found = self.before.service(service.id);
         let before = self.live.record.service(record.id);
         let (Some((old, _, slots)), Some(before)) = (found, before) else {
-            return Slots::plain(owners);
+            return self.newcomers(record, owners, after);
         };
         if self.hashes_anew(old, service) {
             // No entry is found under the new hash, and every flow has another slot.
@@ -103,6 +103,21 @@ impl Transition<'_> {
                 after,
             },
         )
+    }
+
+    /// The slots of a service that is not live. One that was, and has its backends again, finds the
+    /// entries again that no sweep has met since: its flows may be where those say.
+    fn newcomers(&self, record: &ServiceRecord, owners: &[u16], after: Tracking) -> Slots {
+        let mut retired = self.live.record.retired.iter();
+        let returns = retired.any(|retired| {
+            let backend = record.backend(retired.identity.id);
+            retired.service == record.id
+                && backend.is_some_and(|backend| backend.incarnation == retired.incarnation)
+        });
+        match after {
+            Tracking::Exceptions if returns => Slots::held(owners),
+            _ => Slots::plain(owners),
+        }
     }
 
     /// The services of which some window ends with the change, each with its length: it must not if

@@ -382,10 +382,13 @@ impl Model {
             let exists = generation
                 .standing(bind.0)
                 .is_some_and(|standing| standing.incarnation == bind.1);
-            let is_default =
-                !matches!(slot.kind, SlotKind::Open { .. }) && slot.owner == Some(bind.0);
+            let is_redundant = match slot.kind {
+                SlotKind::Plain => true,
+                SlotKind::Held => slot.owner == Some(bind.0),
+                SlotKind::Open { .. } => false,
+            };
             match entry.phase {
-                _ if !exists || is_default && !keeps_redundant => false,
+                _ if !exists || is_redundant && !keeps_redundant => false,
                 Phase::Live if is_idle => {
                     entry.phase = Phase::Expiring;
                     true

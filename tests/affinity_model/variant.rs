@@ -25,7 +25,8 @@ pub(crate) struct Variant {
     pub(crate) sweeps_before_return: bool,
     /// A second change in a window moves the base.
     pub(crate) moves_base: bool,
-    /// Sweeps leave entries that say what packets without an entry get as well.
+    /// Sweeps leave entries that say what packets without an entry get as well, and those in slots
+    /// where no packet looks for them.
     pub(crate) keeps_redundant: bool,
 }
 

@@ -104,6 +104,44 @@ fn slots_are_open_then_held_then_plain_and_no_connection_moves() {
     });
 }
 
+/// A control plane that deletes a service and makes it anew.
+#[test]
+fn connections_outlive_a_service_that_is_removed_and_comes_back() {
+    isolated("collector::back", || {
+        interfaces();
+        let other = || service("other", "tcp", 8443, &[1]);
+        let both = |weights: &[u16]| spec(&[service("tcp", "tcp", 443, weights), other()]);
+        publish(&both(&[1, 1, 1]));
+        let client = Client::new(443);
+        let backends: Vec<u8> = (0..CONNECTIONS)
+            .map(|number| client.begin(number))
+            .collect();
+        publish(&both(&[1, 1, 1, 1]));
+        let stay = |what: &str| {
+            for (number, &backend) in (0..).zip(&backends) {
+                assert_eq!(client.go_on(number), backend, "{what}, connection {number}");
+            }
+        };
+        stay("open");
+        publish(&spec(&[other()]));
+        publish(&both(&[1, 1, 1, 1]));
+        assert_eq!(marks(), (0, 251));
+        stay("back");
+
+        // Slots whose connections are all the owner's go with the first sweep, and no other.
+        let mut collector = Collector::new(&dir(), eager());
+        let swept = collector.step(now()).expect("a step");
+        let differing = swept.sweep.expect("a sweep").services[0].slots;
+        assert!(differing > 10 && differing < 200, "{differing}");
+        assert_eq!(marks(), (0, differing));
+        stay("swept");
+        collector.step(now()).expect("a step");
+        stay("swept again");
+        let found = collection();
+        assert_eq!(found.flows, found.blast_radius);
+    });
+}
+
 #[test]
 fn a_refused_insert_keeps_the_window_open() {
     isolated("collector::refused", || {

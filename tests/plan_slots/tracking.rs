@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use guideway::affinity::MarkCount;
-use guideway::plan::{plan, Live, Options, PlanResult};
+use guideway::affinity::{count_marks, MarkCount};
+use guideway::plan::{plan, Live, Options, Plan, PlanResult};
 use guideway::service::Spec;
 use serde_json::{json, Value};
 
@@ -156,6 +156,63 @@ fn another_hash_moves_every_flow_and_leaves_no_mark() {
         let next = plan(Some(&live), &wanted, &world_at(110), disruptive).expect("confirmed");
         assert_eq!(marks(&next), MarkCount::default());
     }
+}
+
+/// Of the second service.
+fn second(plan: &Plan) -> MarkCount {
+    count_marks(&plan.generation().services[1].slots)
+}
+
+#[test]
+fn a_service_that_comes_back_with_its_backends_looks_for_its_entries_until_a_sweep() {
+    let first = (backends(1..=2), json!({}));
+    let with = |ids: Value, members: Value| instance(&[first.clone(), (ids, members)]);
+    let wanted = with(backends(1..=5), json!({}));
+    let without = plan_at(
+        Some(&published(&wanted)),
+        &instance(std::slice::from_ref(&first)),
+        100,
+    )
+    .as_live(2);
+    let held = MarkCount {
+        open: 0,
+        held: 4093,
+    };
+
+    let back = plan_at(Some(&without), &wanted, 103);
+    assert_eq!((second(&back), marks(&back)), (held, MarkCount::default()));
+    let live = back.as_live(3);
+    assert_eq!(
+        result(&plan_at(Some(&live), &wanted, 104)),
+        PlanResult::Unchanged
+    );
+    let swept = plan_at(Some(&live.with_sweep(3, BTreeMap::new())), &wanted, 105);
+    assert_eq!(
+        (result(&swept), second(&swept)),
+        (PlanResult::Change, MarkCount::default())
+    );
+    // One of them is enough, and another table is no obstacle.
+    let fewer = plan_at(Some(&without), &with(backends([3, 9]), json!({})), 103);
+    assert_eq!(second(&fewer), held);
+
+    // Nothing to look for: others, none at all, or the same ones after an hour, as newcomers.
+    let elsewhere = |id| json!({"id": id, "interface": "lo", "mac": "02:00:00:00:00:09"});
+    let others: Value = (1..=5).map(elsewhere).collect();
+    for (spec, seconds) in [
+        (with(others, json!({})), 103),
+        (with(backends([]), json!({})), 103),
+        (with(backends(6..=9), json!({})), 103),
+        (wanted.clone(), 3700),
+    ] {
+        let plan = plan_at(Some(&without), &spec, seconds);
+        assert_eq!(second(&plan), MarkCount::default(), "{seconds}");
+    }
+    // And where all flows are tracked every entry counts.
+    let all = with(backends(1..=5), json!({"tracking": "all"}));
+    assert_eq!(
+        second(&plan_at(Some(&without), &all, 103)),
+        MarkCount::default()
+    );
 }
 
 #[test]

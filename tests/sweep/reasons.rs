@@ -88,7 +88,11 @@ fn each_entry_of_a_flow_meets_its_fate() {
             ("plain, owner's", exceptions, IN_PLAIN, 0, 11, 0, LIVE, AtOnce(Redundant)),
             ("held, another's", exceptions, IN_HELD, 2, 13, 0, LIVE, Stays),
             ("held, another's, idle", exceptions, IN_HELD, 2, 13, FLOW_IDLE + 1, LIVE, Later(Idle)),
-            ("plain, another's", exceptions, IN_PLAIN, 2, 13, 0, LIVE, Stays),
+            // No packet looks there, and none should when the slot is open again.
+            ("plain, another's", exceptions, IN_PLAIN, 2, 13, 0, LIVE, AtOnce(Redundant)),
+            ("plain, about to be deleted", exceptions, IN_PLAIN, 2, 13, 0, DEAD, AtOnce(Redundant)),
+            ("plain, nobody's", exceptions, IN_PLAIN, 3, 14, 0, LIVE, AtOnce(Redundant)),
+            ("source, plain", source, IN_PLAIN, 2, 13, 0, LIVE, AtOnce(Redundant)),
             ("nobody's slot", exceptions, IN_NOBODYS, 0, 11, 0, LIVE, Stays),
             // Where all flows are tracked the entry counts, whatever the table says.
             ("all, owner's", all, IN_PLAIN, 0, 11, 0, LIVE, Stays),
