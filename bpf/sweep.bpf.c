@@ -120,7 +120,7 @@ static __always_inline __u32 gw_forgotten(struct gw_sweep_service *rules, __u32 
 	return *(volatile __u32 *)&rules->scratch;
 }
 
-/* Deletes an entry; one in a bucket that is locked stays for the next pass. */
+/* Deletes an entry; one in a bucket that is locked stays. */
 static __always_inline bool gw_delete(void *map, const void *key,
 				      const struct gw_service *service,
 				      struct gw_sweep_counts *counts, __u32 reason)
@@ -132,6 +132,18 @@ static __always_inline bool gw_delete(void *map, const void *key,
 	if (service)
 		gw_count_for(service, GW_COUNTER_DELETED_IDLE + reason);
 	return true;
+}
+
+/*
+ * Gives an entry back that was claimed in this state and could not be deleted. A packet that found it
+ * claimed wrote no time: where idle entries are forgotten the caller writes one first.
+ */
+static __always_inline void gw_give_back(struct gw_binding *value, __u32 state)
+{
+	__u32 dead = (state & ~GW_BINDING_PHASE) | GW_BINDING_DEAD;
+
+	if (!gw_set_phase(value, dead, GW_BINDING_LIVE))
+		gw_set_phase(value, dead | GW_BINDING_TOUCHED, GW_BINDING_LIVE);
 }
 
 /* Whether an element is still that of a key: the memory of a deleted one is reused at once. */
@@ -159,17 +171,13 @@ static __always_inline bool gw_delete_cid(const struct gw_cid_key *key,
 					  const struct gw_service *service,
 					  struct gw_sweep_counts *counts, __u32 reason)
 {
-	__u32 dead = (entry->state & ~GW_BINDING_PHASE) | GW_BINDING_DEAD;
-
 	if (!gw_set_phase(value, entry->state, GW_BINDING_DEAD))
 		return false;
 	if (gw_is_of(at, key) && *(const volatile __u64 *)value == entry->bind &&
 	    *(const volatile __u64 *)&value->seen_ns == seen_ns &&
 	    gw_delete(&gw_ql_cid, key, service, counts, reason))
 		return true;
-	/* A packet may have touched it meanwhile. */
-	if (!gw_set_phase(value, dead, GW_BINDING_LIVE))
-		gw_set_phase(value, dead | GW_BINDING_TOUCHED, GW_BINDING_LIVE);
+	gw_give_back(value, entry->state);
 	return false;
 }
 
@@ -209,11 +217,15 @@ static __always_inline bool gw_forget(void *map, const void *key, struct gw_bind
 	struct gw_judged after;
 	struct gw_binding copy;
 
-	/* Dead already: the pass before could not delete it. */
+	/* Dead already: whoever claimed it neither deleted it nor gave it back. */
 	if (phase != GW_BINDING_DEAD && !gw_set_phase(value, entry->state, GW_BINDING_DEAD))
 		return false;
-	if (!gw_delete(map, key, service, counts, reason))
+	if (!gw_delete(map, key, service, counts, reason)) {
+		/* Whether a packet came or not: one that is on its way to say so would be too late. */
+		value->seen_ns = now_ns;
+		gw_give_back(value, entry->state);
 		return false;
+	}
 	/*
 	 * What a packet wrote after the claim counts. If the element is somebody else's already, nobody
 	 * can tell whether one did, and it is taken for granted.
@@ -248,7 +260,7 @@ static __always_inline bool gw_step(void *map, const void *key, struct gw_bindin
 	__u32 phase = entry->state & GW_BINDING_PHASE;
 
 	if (phase == GW_BINDING_TOUCHED) {
-		/* Claimed by the pass before, which could not delete it, and used since. */
+		/* Claimed by somebody who neither deleted it nor gave it back, and used since. */
 		value->seen_ns = now_ns;
 		gw_set_phase(value, entry->state, GW_BINDING_LIVE);
 	} else if (!doomed) {

@@ -58,7 +58,21 @@ enum Sweep {
     Delete,
     ReadAgain,
     PutBack,
+    /// The deletion failed: it is to store a time.
+    Stamp,
+    GiveBack,
+    GiveBackTouched,
     Done,
+}
+
+/// What becomes of the deletion.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Deletion {
+    Succeeds,
+    /// The kernel takes no lock.
+    Fails,
+    /// The same, and the entry is given back without a time.
+    FailsUnstamped,
 }
 
 /// How packets treat an entry that is claimed.
@@ -81,6 +95,7 @@ struct World {
     /// Element 0 is free to be used for somebody else's entry.
     free: bool,
     sweep: Sweep,
+    deletion: Deletion,
     packets: [Packet; 2],
     /// Whether a packet found nothing while the entry was on its way back: deleted, and the sweep
     /// or the other packet not at its end.
@@ -94,7 +109,7 @@ struct World {
 
 impl World {
     /// The entry has been idle for one sweep already.
-    fn new() -> Self {
+    fn new(deletion: Deletion) -> Self {
         let element = Element {
             holds: Holds::Binding,
             phase: Phase::Expiring,
@@ -106,6 +121,7 @@ impl World {
             table: Some(0),
             free: false,
             sweep: Sweep::Judge,
+            deletion,
             packets: [Packet::NotYet; 2],
             gap: false,
             mismatch: false,
@@ -150,6 +166,20 @@ impl World {
                 true => Sweep::Delete,
                 false => Sweep::Done,
             },
+            Sweep::Delete if self.deletion == Deletion::Fails => Sweep::Stamp,
+            Sweep::Delete if self.deletion == Deletion::FailsUnstamped => Sweep::GiveBack,
+            Sweep::Stamp => {
+                self.elements[0].seen = true;
+                Sweep::GiveBack
+            }
+            Sweep::GiveBack => match self.exchange(0, Phase::Dead, Phase::Live) {
+                true => Sweep::Done,
+                false => Sweep::GiveBackTouched,
+            },
+            Sweep::GiveBackTouched => {
+                self.exchange(0, Phase::Touched, Phase::Live);
+                Sweep::Done
+            }
             Sweep::Delete => {
                 // By its key: whatever is there under it.
                 self.table = None;
@@ -241,6 +271,10 @@ struct Tally {
     schedules: u64,
     /// A packet went by the binding, and the table has none.
     lost: u64,
+    /// A packet went by the binding, and nothing in the table's says so: the next sweeps forget it.
+    unseen: u64,
+    /// The entry is claimed, and nobody is about to do anything with it.
+    stuck: u64,
     /// A packet went by the binding, and one that began after it had ended did not.
     moved: u64,
     /// A packet went by the binding, another found nothing while it was on its way back, and what
@@ -291,10 +325,14 @@ fn explore(world: World, rules: Rules, tally: &mut Tally) {
 
 fn count(world: &World, tally: &mut Tally) {
     tally.schedules += 1;
+    let entry = world.table.map(|at| world.elements[at]);
+    let phase = entry.map(|entry| entry.phase);
+    tally.stuck += u64::from(matches!(phase, Some(Phase::Dead | Phase::Touched)));
     if !world.packets.contains(&Packet::Done(true)) {
         return;
     }
-    match world.table.map(|at| world.elements[at].holds) {
+    tally.unseen += u64::from(entry.is_some_and(|entry| !entry.seen));
+    match entry.map(|entry| entry.holds) {
         Some(Holds::Binding) => {}
         Some(Holds::Another) if world.gap => tally.split += 1,
         _ => tally.lost += 1,
@@ -306,14 +344,18 @@ fn count(world: &World, tally: &mut Tally) {
 }
 
 fn tally(variant: Variant, packets: usize, reuse: bool) -> Tally {
+    tally_with(variant, packets, reuse, Deletion::Succeeds)
+}
+
+fn tally_with(variant: Variant, packets: usize, reuse: bool, deletion: Deletion) -> Tally {
     let rules = Rules {
         variant,
         packets,
         reuse,
     };
     let mut tally = Tally::default();
-    explore(World::new(), rules, &mut tally);
-    println!("{rules:?}: {tally:?}");
+    explore(World::new(deletion), rules, &mut tally);
+    println!("{rules:?}, {deletion:?}: {tally:?}");
     tally
 }
 
@@ -323,10 +365,27 @@ fn no_binding_is_lost_that_a_packet_has_used() {
         let tally = tally(Variant::Specified, packets, reuse);
         assert!(tally.schedules > 10);
         assert_eq!((tally.lost, tally.moved), (0, 0));
+        assert_eq!((tally.unseen, tally.stuck), (0, 0));
         // After minutes of silence one packet within the tenth of a microsecond before the
         // deletion, and the next within that behind it: without a lock around look-up and delete
         // nothing keeps the second from choosing anew.
         assert_eq!(tally.split > 0, packets == 2);
+    }
+}
+
+#[test]
+fn an_entry_that_cannot_be_deleted_is_as_it_was_before_with_a_time_for_every_packet() {
+    for packets in [1, 2] {
+        let fails = tally_with(Variant::Specified, packets, false, Deletion::Fails);
+        assert!(fails.schedules > 10);
+        let zero = Tally {
+            schedules: fails.schedules,
+            ..Tally::default()
+        };
+        assert_eq!(fails, zero);
+        // A packet may come to say that it was there when the entry has been given back already.
+        let unstamped = Deletion::FailsUnstamped;
+        assert!(tally_with(Variant::Specified, packets, false, unstamped).unseen > 0);
     }
 }
 

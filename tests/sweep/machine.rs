@@ -5,7 +5,7 @@ use bytemuck::Zeroable;
 use guideway::abi;
 use guideway::hash::{hash32, slot, tag16, FlowHashKey, FlowKey, HashSeed};
 use guideway::id::ServiceId;
-use guideway::kernel::map::Update;
+use guideway::kernel::map::{Map, Update};
 use guideway::kernel::publish::{Generation, Slot, CELL_BYTES};
 use guideway::kernel::routine::{Options, Routine, Source};
 use guideway::kernel::typed::{Array, Hash, PerCpuArray};
@@ -159,6 +159,18 @@ impl Machine {
         let generation = Generation::create("gw_ql_cells", bytes.len()).expect("create");
         generation.fill(bytes).expect("fill");
         self.gen_slot.swap(&generation).expect("swap");
+    }
+
+    /// The maps that another program needs to sweep the same tables.
+    pub(crate) fn maps(&self) -> [(&'static str, &Map); 6] {
+        [
+            ("gw_ql_flow", self.flows.map()),
+            ("gw_ql_cid", self.cids.map()),
+            ("gw_ql_rules", self.rules.map()),
+            ("gw_ql_differ", self.differ.map()),
+            ("gw_ql_stats", self.stats.map()),
+            ("gw_ql_gen", self.gen_slot.map()),
+        ]
     }
 
     /// No generation is live any more.

@@ -2,6 +2,7 @@
 //! Sweeping: which entries go, which stay, and that a pass sees each once.
 
 mod bind;
+mod busy;
 mod churn;
 mod interrupted;
 mod machine;
