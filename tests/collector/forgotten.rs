@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use guideway::hash::slot;
-use guideway::quiclb::{Collector, Options, QuicLb, Spec, Writer};
+use guideway::quiclb::{Collector, Options, Spec, Writer};
 use serde_json::{json, Value};
 
 use crate::harness::*;
@@ -15,12 +15,6 @@ const CONNECTIONS: u16 = 400;
 
 fn services(document: Value) -> Spec {
     spec(&[document])
-}
-
-/// A counter of the service.
-fn counter(name: &str) -> u64 {
-    let stats = QuicLb::open(&dir()).expect("open").stats();
-    stats.expect("counters").services[0].counters[name]
 }
 
 /// Connections that begin at the first backend, with entries there: their slots have moved on.

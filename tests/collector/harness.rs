@@ -16,7 +16,7 @@ use guideway::kernel::statedir::Section;
 use guideway::kernel::typed::{Array, Hash};
 use guideway::quiclb::collector::Stepped;
 use guideway::quiclb::{
-    Collector, CollectorOptions, Loader, Options, Spec, StateDir, StateRoot, Writer,
+    Collector, CollectorOptions, Loader, Options, QuicLb, Spec, StateDir, StateRoot, Writer,
 };
 use serde_json::{json, Value};
 
@@ -111,6 +111,12 @@ pub(crate) fn collection() -> abi::Collection {
 pub(crate) fn set_collection(collection: &abi::Collection) {
     let map = Array::<abi::Collection>::new(map("gw_ql_collect")).expect("the collection");
     map.set(0, collection).expect("written");
+}
+
+/// A counter of the first service.
+pub(crate) fn counter(name: &str) -> u64 {
+    let stats = QuicLb::open(&dir()).expect("open").stats();
+    stats.expect("counters").services[0].counters[name]
 }
 
 /// Rows and incarnations of a service's backends, in their order.

@@ -4,8 +4,9 @@
 use std::collections::BTreeMap;
 
 use guideway::abi;
+use guideway::plan::plan;
 use guideway::quiclb::collector::Cause;
-use guideway::quiclb::{Collector, CollectorOptions, QuicLb};
+use guideway::quiclb::{observe, Collector, CollectorOptions, Options, QuicLb, Step, Writer};
 
 use crate::harness::*;
 use crate::netns::isolated;
@@ -170,6 +171,41 @@ fn a_refused_insert_keeps_the_window_open() {
             closed.followed.expect("closed").open_slots,
             [u64::from(open), 0]
         );
+    });
+}
+
+/// The last look for refusals comes before the swap. Whoever is refused behind it goes to the base,
+/// like those who keep the window open, and moves.
+#[test]
+fn connections_that_are_refused_while_their_slots_close_are_counted_as_they_move() {
+    isolated("collector::closing", || {
+        interfaces();
+        publish(&services(&[1, 1, 1]));
+        publish(&services(&[1, 1, 1, 1]));
+        let mut writer = Writer::open(&dir()).expect("open");
+        let live = writer.live_record().expect("readable").expect("live");
+        let mut world = observe().expect("interfaces");
+        world.monotonic_ns = now() + WINDOW + WINDOW / 32;
+        let closing = plan(Some(&live), live.spec(), &world, Options::default()).expect("a plan");
+        let client = Client::new(443);
+        let mut begun = Vec::new();
+        let published = writer.publish_observed(&closing, 2, |step| {
+            if step == Step::Swap {
+                let mut admission = levels().get(0).expect("levels");
+                admission.flows = abi::Level::GW_LEVEL_RESERVE.0;
+                levels().set(0, &admission).expect("written");
+                begun.extend((0..CONNECTIONS).map(|number| client.begin(number)));
+            }
+            Ok(())
+        });
+        published.expect("published");
+        assert_eq!(marks().0, 0);
+        let at_risk = counter("at_risk");
+        let connections = (0..CONNECTIONS).zip(&begun);
+        let moved = connections.filter(|&(number, &backend)| client.go_on(number) != backend);
+        let moved = moved.count() as u64;
+        assert!(moved > 40, "{moved}");
+        assert_eq!(at_risk, moved);
     });
 }
 
