@@ -165,6 +165,16 @@ static __always_inline bool gw_make_live(struct gw_binding *entry, __u32 *state,
 }
 
 /*
+ * Writes the time of the packet if the entry still has the one read before. Its memory may hold a
+ * registration by now, and a time is the end of one: that of one without an end is 0.
+ */
+static __always_inline void gw_stamp(struct gw_binding *entry, __u64 before, __u64 now)
+{
+	if (before)
+		__sync_val_compare_and_swap(&entry->seen_ns, before, now);
+}
+
+/*
  * A packet uses an entry that is not simply live: brings it back from whatever the sweep intends,
  * with the hints that the packet sets and clears. Gives the state that it met last. Three attempts,
  * since the sweep makes two changes before it deletes.
@@ -172,6 +182,7 @@ static __always_inline bool gw_make_live(struct gw_binding *entry, __u32 *state,
 static __always_inline __u32 gw_use_slowly(void *map, const void *key, struct gw_binding *entry,
 					   __u64 bind, __u32 set, __u32 clear, __u32 hash)
 {
+	__u64 seen = *(const volatile __u64 *)&entry->seen_ns;
 	__u64 now = bpf_ktime_get_coarse_ns();
 	__u32 state = gw_load_state(entry);
 	bool stamped = !gw_is_registered(state);
@@ -182,8 +193,8 @@ static __always_inline __u32 gw_use_slowly(void *map, const void *key, struct gw
 	if (gw_is_dead(state) && stamped)
 		gw_revive(map, key, entry, bind, now, state, gw_live_state(state, set, clear),
 			  hash);
-	else if (stamped && (state & GW_BINDING_PHASE || now > entry->seen_ns + GW_FRESH_NS))
-		entry->seen_ns = now;
+	else if (stamped && (state & GW_BINDING_PHASE || now > seen + GW_FRESH_NS))
+		gw_stamp(entry, seen, now);
 	return state;
 }
 
@@ -205,8 +216,10 @@ static __always_inline __u64 gw_recent_ns(struct gw_packet *packet)
 /* Notes in a live entry that there was a packet. */
 static __always_inline void gw_refresh(struct gw_packet *packet, struct gw_binding *entry)
 {
-	if (gw_recent_ns(packet) > entry->seen_ns + GW_FRESH_NS)
-		entry->seen_ns = bpf_ktime_get_coarse_ns();
+	__u64 seen = *(const volatile __u64 *)&entry->seen_ns;
+
+	if (gw_recent_ns(packet) > seen + GW_FRESH_NS)
+		gw_stamp(entry, seen, bpf_ktime_get_coarse_ns());
 }
 
 #endif
