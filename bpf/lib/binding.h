@@ -7,7 +7,8 @@
  * The memory of a deleted entry is reused at once. A pointer to an entry may therefore lead to a
  * stranger's, before or after it was compared. The exchange of a stranger's binding fails, because
  * the tag is part of the word, and what else is written here harms nobody: a stranger lives a
- * little longer, closes a little sooner, or teaches a connection ID more or less.
+ * little longer, closes a little sooner, or teaches a connection ID more or less; its time is written
+ * only if it is the one that was read.
  */
 #ifndef GW_LIB_BINDING_H
 #define GW_LIB_BINDING_H
