@@ -9,7 +9,7 @@ use crate::args::DiffArgs;
 use crate::failure::{Done, Failure};
 use crate::input;
 use crate::output::Output;
-use crate::plan::{change_text, disruption_text};
+use crate::plan::{change_text, disruption_text, warnings_text};
 
 pub(crate) fn run(
     arguments: &DiffArgs,
@@ -61,5 +61,6 @@ fn text(diff: &SpecDiff) -> String {
         ));
         disruption_text(&service.disruption, &mut text);
     }
+    warnings_text(&diff.warnings, &mut text);
     text
 }

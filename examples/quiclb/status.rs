@@ -191,6 +191,9 @@ fn service_text(service: &ServiceStatus, text: &mut String) {
         "state",
         "weight",
         "slots",
+        "base",
+        "flows",
+        "ids",
         "packets",
         "bytes",
         "share",
@@ -202,7 +205,7 @@ fn service_text(service: &ServiceStatus, text: &mut String) {
         "incarnation",
         "lost",
     ];
-    let mut table = Table::new(2, &headings, &[0, 2, 3, 4, 5, 6, 9, 11, 12, 13]);
+    let mut table = Table::new(2, &headings, &[0, 2, 3, 4, 5, 6, 7, 8, 9, 12, 14, 15, 16]);
     for backend in &service.backends {
         let counters = &backend.counters;
         let share = counters.packets as f64 / all.max(1) as f64;
@@ -211,6 +214,9 @@ fn service_text(service: &ServiceStatus, text: &mut String) {
             &backend.state,
             &backend.weight,
             &backend.slots,
+            &backend.base_slots,
+            &or_dash(backend.entries.map(|entries| entries.flows)),
+            &or_dash(backend.entries.map(|entries| entries.cids)),
             &counters.packets,
             &counters.bytes,
             &percent(share),

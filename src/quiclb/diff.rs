@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::plan::{compare, ServiceDisruption};
-use crate::service::{Faults, Spec};
+use crate::service::{Faults, Spec, Warning};
 
 /// What differs between two specifications.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -27,6 +27,18 @@ pub struct SpecDiff {
     /// What the change from one to the other does to the flows of each service: by the tables
     /// alone, unless the first is what is live.
     pub disruption: Vec<ServiceDisruption>,
+    /// What is allowed, and perhaps not meant: of the second alone, unless the first is what is live.
+    pub warnings: Vec<Warning>,
+}
+
+/// What a change of an instance does to flows.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Foreseen {
+    /// By service.
+    pub disruption: Vec<ServiceDisruption>,
+    /// What is allowed, and perhaps not meant.
+    pub warnings: Vec<Warning>,
 }
 
 /// Names the form of a difference.
@@ -96,13 +108,15 @@ impl SpecDiff {
             identical: before == after,
             changes,
             disruption: compare(before, after)?,
+            warnings: after.warnings(),
         })
     }
 
     /// With what an instance on which the first is live [foresees](super::QuicLb::foresee).
     #[must_use]
-    pub fn foreseen(mut self, disruption: Vec<ServiceDisruption>) -> Self {
-        self.disruption = disruption;
+    pub fn foreseen(mut self, foreseen: Foreseen) -> Self {
+        self.disruption = foreseen.disruption;
+        self.warnings = foreseen.warnings;
         self
     }
 }

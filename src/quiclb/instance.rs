@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::bindings::Registry;
 use super::contexts;
+use super::diff::Foreseen;
 use super::error::{InstanceError, PlanError};
 use super::observe::observe_for;
 use crate::abi;
@@ -20,7 +21,7 @@ use crate::kernel::program::Program;
 use crate::kernel::publish::Slot;
 use crate::kernel::statedir::{Section, StateDir, StateDirLock, META_MAP};
 use crate::kernel::typed::{Array, DevMap, Hash, PerCpuArray};
-use crate::plan::{plan, Live, Options, Plan, ServiceDisruption, World};
+use crate::plan::{plan, Live, Options, Plan, World};
 use crate::service::Spec;
 
 /// Maps whose sizes are the instance's own.
@@ -180,13 +181,12 @@ impl QuicLb {
         Ok(plan(live.as_ref(), spec, &world, options)?)
     }
 
-    /// What `spec` in the place of what is live would do to the flows of each service. Asks nothing
-    /// of this machine but what is live: interfaces may be missing, and nothing needs to be
-    /// confirmed.
+    /// What `spec` in the place of what is live would do to flows. Asks nothing of this machine but
+    /// what is live: interfaces may be missing, and nothing needs to be confirmed.
     ///
     /// # Errors
     /// As [`plan`](Self::plan), for what stands against such a change on any machine.
-    pub fn foresee(&self, spec: &Spec) -> Result<Vec<ServiceDisruption>, PlanError> {
+    pub fn foresee(&self, spec: &Spec) -> Result<Foreseen, PlanError> {
         let live = self.live_before(spec)?;
         let mut world = World::offline();
         (world.boot_ns, world.monotonic_ns) = (clock::boot_ns(), clock::monotonic_ns());
@@ -195,7 +195,10 @@ impl QuicLb {
             reuse_server_id: true,
         };
         let plan = plan(live.as_ref(), spec, &world, options)?;
-        Ok(plan.document().disruption())
+        Ok(Foreseen {
+            disruption: plan.document().disruption(),
+            warnings: plan.document().warnings.clone(),
+        })
     }
 
     /// What is live, with all that a plan of `spec` wants to know of it.

@@ -57,7 +57,7 @@ pub use bindings::{
 pub use collector::{Collector, CollectorOptions};
 pub use contexts::decryption;
 pub use detach::{detach, DetachSchema, Detached, LeftBehind};
-pub use diff::{DiffSchema, MemberChange, Op, SpecDiff};
+pub use diff::{DiffSchema, Foreseen, MemberChange, Op, SpecDiff};
 pub use doctor::{Diagnosis, DoctorCheck, DoctorSchema};
 pub use error::{DetachError, InstanceError, PlanError, PublishError};
 pub use events::{

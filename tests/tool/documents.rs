@@ -142,7 +142,10 @@ fn what_was_applied_and_compared_has_its_keys() {
                           flows_at_risk entries_expected bindings_lost";
         has_keys(&applied["disruption"][0], disruption);
         let diff = quiclb_json(&["diff", &spec, INSTANCE]).exits(0).document();
-        has_keys(&diff, "schema from to identical changes disruption");
+        has_keys(
+            &diff,
+            "schema from to identical changes disruption warnings",
+        );
         assert_eq!(diff["schema"], "guideway.quiclb.diff/v1");
         assert_eq!(
             (&diff["from"], &diff["to"]),

@@ -278,6 +278,23 @@ fn a_difference_predicts_what_a_plan_predicts() {
         assert_ne!(back["slots_held"], 0);
         let alone = quiclb_json(&["diff", &two, &one]).exits(0).document();
         assert_eq!(alone["disruption"][0]["slots_held"], 0);
+        // Nor do they know who is in use.
+        let removed = files.write("removed.json", {
+            let mut spec: Value = serde_json::from_str(&by_tuple(example())).expect("JSON");
+            let backends = spec["services"][0]["backends"].as_array_mut();
+            backends.expect("a list").pop();
+            spec.to_string()
+        });
+        let codes = |arguments: &[&str]| {
+            let of = quiclb_json(arguments).exits(0).document();
+            let warnings = of["warnings"].as_array().expect("a list").clone();
+            let codes = warnings.iter().map(|warning| warning["code"].clone());
+            codes.collect::<Vec<_>>()
+        };
+        let planned = codes(&["plan", &removed]);
+        assert!(planned.contains(&json!("backend-in-use")), "{planned:?}");
+        assert_eq!(codes(&["diff", INSTANCE, &removed]), planned);
+        assert!(!codes(&["diff", &two, &removed]).contains(&json!("backend-in-use")));
         // That an interface is missing here keeps nobody from looking.
         let gone = std::fs::read_to_string(&one).expect("readable");
         let gone = files.write("gone.json", gone.replace("vm-edge-b", "vm-edge-z"));
