@@ -235,7 +235,7 @@ pub(crate) fn disruption_text(disruption: &Disruption, text: &mut String) {
             text.push_str(&format!(" for {} s", disruption.window_seconds));
         }
         text.push_str(&format!(
-            ", {} held; {} entries expected\n",
+            ", {} held; about {} entries expected\n",
             disruption.slots_held, disruption.entries_expected,
         ));
     }
@@ -246,11 +246,16 @@ pub(crate) fn disruption_text(disruption: &Disruption, text: &mut String) {
     ];
     if disruption.slots_moved > 0 || flows.iter().flatten().any(|flows| *flows > 0) {
         text.push_str(&format!(
-            "  flows {} live, {} moved, {} at risk; {} bindings lost\n",
+            "  flows, about: {} live, {} in slots that move, {} at risk\n",
             or_dash(disruption.flows_live),
             or_dash(disruption.flows_moved),
             or_dash(disruption.flows_at_risk),
-            or_dash(disruption.bindings_lost),
+        ));
+    }
+    if disruption.bindings_lost != Some(0) {
+        text.push_str(&format!(
+            "  entries of backends that go: {}\n",
+            or_dash(disruption.bindings_lost)
         ));
     }
 }

@@ -189,8 +189,9 @@ fn side<'a>(placed: &'a Placed, records: &'a [ServiceRecord], id: u32) -> Option
 /// The flows of a service that are counted.
 fn counted(service: Option<&Service>, known: Option<&ServiceFlowState>) -> Option<u64> {
     let all = service.is_some_and(|service| service.tracking == Tracking::All);
-    let sweep = known?.sweep.as_ref().filter(|_| all)?;
-    Some(sweep.flows)
+    let known = known.filter(|_| all)?;
+    let sweep = known.sweep.as_ref();
+    sweep.map(|sweep| sweep.flows).or(known.flows)
 }
 
 /// Everything that is bound to some backend of the service.

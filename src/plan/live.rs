@@ -51,7 +51,9 @@ pub struct ServiceFlowState {
     /// Flows that have begun per second, where packets tell: the mean over all the time that the
     /// service is there, which says little of an hour that is unlike others.
     pub mean_starts_per_second: Option<f64>,
-    /// What a complete sweep found.
+    /// Entries of flows, as the last complete sweep counted them, whenever that was.
+    pub flows: Option<u64>,
+    /// What a complete sweep found of this generation.
     pub sweep: Option<ServiceSweep>,
     /// Entries of either map by the row of their backend, where somebody counted.
     pub by_row: Option<BTreeMap<u16, u64>>,

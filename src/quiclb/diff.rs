@@ -115,7 +115,15 @@ impl SpecDiff {
     /// With what an instance on which the first is live [foresees](super::QuicLb::foresee).
     #[must_use]
     pub fn foreseen(mut self, foreseen: Foreseen) -> Self {
-        self.disruption = foreseen.disruption;
+        for mut foreseen in foreseen.disruption {
+            let id = foreseen.service_id;
+            let mut services = self.disruption.iter_mut();
+            if let Some(service) = services.find(|service| service.service_id == id) {
+                // What is planned for any machine differs from what is live on one in any case.
+                foreseen.change = service.change;
+                *service = foreseen;
+            }
+        }
         self.warnings = foreseen.warnings;
         self
     }

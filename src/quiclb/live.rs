@@ -123,6 +123,16 @@ impl QuicLb {
         for service in &live.record.services {
             let known = state.service_mut(service.id);
             known.refused_ns = self.refused_ns(service.stats)?;
+            if collection.swept_ns > 0 {
+                let mut flows = 0;
+                for backend in &service.backends {
+                    let bound = self.maps.bound.get(backend.stats)?;
+                    if bound.incarnation == backend.incarnation {
+                        flows += u64::from(bound.flows);
+                    }
+                }
+                known.flows = Some(flows);
+            }
             let level = self.maps.levels.get(service.stats)?.flows;
             known.refuses = level != abi::Level::GW_LEVEL_ALL.0;
             let count = |sum: u64, cpu: &abi::ServiceStats| {

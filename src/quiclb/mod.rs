@@ -46,6 +46,7 @@ mod status;
 pub mod trace;
 mod watch;
 
+pub use crate::affinity::Conflict;
 pub use apply::{
     apply, plan_here, Applied, ApplyError, ApplyOptions, ApplyResult, ApplySchema, Wanted,
 };

@@ -10,8 +10,8 @@ use guideway::kernel::map::{Map, Update};
 use guideway::kernel::typed::Hash;
 
 use crate::harness::{
-    assert_valid, draining, example, machine, quiclb, quiclb_json, state, state_dir, Files,
-    EXAMPLE, INSTANCE,
+    assert_valid, command, draining, example, machine, quiclb, quiclb_json, send_initials, state,
+    state_dir, Files, EXAMPLE, INSTANCE,
 };
 use crate::netns::{ifindex, isolated};
 
@@ -266,6 +266,10 @@ fn a_difference_predicts_what_a_plan_predicts() {
                 planned = again;
             }
         };
+        let nothing = quiclb_json(&["diff", INSTANCE, INSTANCE])
+            .exits(0)
+            .document();
+        assert_eq!(nothing["disruption"][0]["change"], "unchanged");
         let drain = same(&two);
         assert_eq!(
             drain["slots_moved"], 2047,
@@ -301,6 +305,37 @@ fn a_difference_predicts_what_a_plan_predicts() {
         quiclb_json(&["plan", &gone]).fails(1, "invalid");
         let diff = quiclb_json(&["diff", INSTANCE, &gone]).exits(0).document();
         assert_eq!(diff["disruption"][0]["slots_held"], back["slots_held"]);
+    });
+}
+
+#[test]
+fn flows_of_a_service_that_tracks_all_are_those_of_the_last_sweep() {
+    isolated("tool::counted", || {
+        machine();
+        let files = Files::new("counted");
+        let mut spec = example();
+        spec["services"][0]["quic"] = json!({"routing": "learned"});
+        spec["services"][0]["short_dcid_len"] = json!(8);
+        spec["services"][0]["flow_idle"] = json!("8s");
+        spec["services"][0]["cid_idle"] = json!("8s");
+        let file = files.write("spec.json", spec.to_string());
+        quiclb(&["apply", &file]).exits(0);
+        send_initials(40);
+        let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        // Each looks at what the sweeps of `run` have counted by then.
+        let mut run = command(&["run", INSTANCE]).spawn().expect("the tool");
+        let flows = loop {
+            let plan = quiclb_json(&["plan", &file]).exits(0).document();
+            let flows = plan["services"][0]["disruption"]["flows_live"].as_u64();
+            if flows > Some(0) || std::time::Instant::now() > end {
+                break flows;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(200));
+        };
+        run.kill().expect("running");
+        run.wait().expect("a child");
+        // The kernel may give a client the port of one before it.
+        assert!((30..=40).contains(&flows.unwrap_or(0)), "{flows:?}");
     });
 }
 
@@ -351,6 +386,7 @@ fn what_is_foretold_of_marked_slots_and_bindings_comes_true() {
         for (backends, open, held, lost) in [(drained, 2046, 0, 0), (removed, 0, 2046, 4)] {
             let wanted = with(backends);
             let plan = quiclb_json(&["plan", &wanted]).exits(0).valid("plan");
+            let text = quiclb(&["plan", &wanted]).exits(0).stdout;
             let done = quiclb_json(&["apply", &wanted]).exits(0).document();
             let (foretold, done) = (&plan["services"][0]["disruption"], &done["disruption"][0]);
             for key in [
@@ -369,12 +405,17 @@ fn what_is_foretold_of_marked_slots_and_bindings_comes_true() {
             assert_eq!(done["slots_held"], held);
             assert_eq!(done["window_seconds"], if open > 0 { 122 } else { 0 });
             assert_eq!(done["bindings_lost"], lost);
+            assert_eq!(
+                text.contains(&format!("entries of backends that go: {lost}")),
+                lost > 0,
+                "{text}"
+            );
         }
         let text = quiclb(&["plan", &with(all)]).exits(0).stdout;
         for part in [
             "moves 2046 slots",
             "slots 2046 open for 122 s, 0 held",
-            "0 bindings lost",
+            "flows, about: ",
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }
