@@ -361,8 +361,8 @@ fn cap_bpf_suffices_for_what_user_space_calls() {
                 let routine = loaded.take(name).expect("a routine");
                 let verified = routine.program().verified_instructions();
                 println!("{name}: {verified} instructions verified");
-                // A hundredth of what the verifier allows.
-                assert!(verified < 10_000, "{name}: {verified}");
+                // A fiftieth of what the verifier allows; clang 14 takes half of it.
+                assert!(verified < 20_000, "{name}: {verified}");
             }
         });
     });
