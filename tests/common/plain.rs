@@ -18,6 +18,8 @@ use super::quic::bind;
 /// Bytes of a question; the answer has the backend's number before them.
 const QUESTION: usize = 32;
 const ANSWER: usize = 4 + QUESTION;
+/// When a datagram that was not answered is sent once more.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// The server process of one backend, with TCP and UDP on the same port.
 pub(crate) struct PlainServer {
@@ -146,7 +148,7 @@ impl Flow {
         })
     }
 
-    /// Asks once, and returns the number of the backend that answered.
+    /// Asks, and returns the number of the backend that answered.
     pub(crate) async fn ask(&mut self, patience: Duration) -> io::Result<u32> {
         static ASKED: AtomicU64 = AtomicU64::new(0);
         let mut question = [0; QUESTION];
@@ -159,10 +161,14 @@ impl Flow {
                     stream.write_all(&question).await?;
                     stream.read_exact(&mut answer).await?;
                 }
-                Transport::Udp(socket) => {
+                Transport::Udp(socket) => loop {
                     socket.send(&question).await?;
-                    socket.recv(&mut answer).await?;
-                }
+                    // Rings of interfaces are short, so bursts on a busy machine lose datagrams.
+                    let answered = answer_to(&question, socket, &mut answer);
+                    if let Ok(answered) = timeout(ASK_AGAIN, answered).await {
+                        break answered?;
+                    }
+                },
             }
             Ok::<_, io::Error>(())
         };
@@ -176,5 +182,19 @@ impl Flow {
         Ok(u32::from_be_bytes(
             backend.try_into().expect("four bytes were split off"),
         ))
+    }
+}
+
+/// Receives the answer to this question: there may be more than one to a question before it.
+async fn answer_to(
+    question: &[u8; QUESTION],
+    socket: &UdpSocket,
+    answer: &mut [u8; ANSWER],
+) -> io::Result<()> {
+    loop {
+        socket.recv(answer).await?;
+        if answer[4..][..8] >= question[..8] {
+            return Ok(());
+        }
     }
 }
