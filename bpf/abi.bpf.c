@@ -30,7 +30,6 @@ const volatile struct {
 	struct gw_sweep sweep[0];
 	struct gw_sweep_levels sweep_levels[0];
 	struct gw_sweep_account sweep_account[0];
-	struct gw_walk walk[0];
 	struct gw_service_stats service_stats[0];
 	struct gw_backend_stats backend_stats[0];
 	struct gw_reason_stats reason_stats[0];

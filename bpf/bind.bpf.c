@@ -6,28 +6,9 @@
  */
 #include "maps/affinity.h"
 #include "maps/stats.h"
+#include "lib/entry.h"
 #include "lib/errno.h"
 #include "lib/hash.h"
-
-/* Tag, row and incarnation as the one word that packets read, in the order of memory. */
-static __always_inline __u64 gw_bind_word(const struct gw_binding *entry)
-{
-	__u64 word;
-
-	__builtin_memcpy(&word, entry, sizeof(word));
-	return word;
-}
-
-/* Copies an entry word by word: packets may be writing to it. */
-static __always_inline void gw_bind_copy(struct gw_binding *to, struct gw_binding *entry)
-{
-	__u64 word = *(volatile __u64 *)entry;
-
-	__builtin_memcpy(to, &word, sizeof(word));
-	to->seen_ns = *(volatile __u64 *)&entry->seen_ns;
-	to->state = *(volatile __u32 *)&entry->state;
-	to->hash = *(volatile __u32 *)&entry->hash;
-}
 
 /* The entry that stands in the way, for the caller to judge. */
 static __always_inline __u32 gw_bind_other(struct gw_bind_request *request,
@@ -35,7 +16,7 @@ static __always_inline __u32 gw_bind_other(struct gw_bind_request *request,
 {
 	struct gw_binding found;
 
-	gw_bind_copy(&found, entry);
+	gw_copy_entry(&found, entry);
 	request->expected = found;
 	return GW_BIND_OTHER;
 }
@@ -78,19 +59,18 @@ static __always_inline __u32 gw_bind_exchange(struct gw_bind_request *request,
 					      const struct gw_binding *wanted)
 {
 	struct gw_binding *entry = bpf_map_lookup_elem(&gw_ql_cid, key);
-	__u64 before = gw_bind_word(expected), after = gw_bind_word(wanted);
+	__u64 before = gw_load_bind(expected).word, after = gw_load_bind(wanted).word;
 
 	if (!entry)
 		return GW_BIND_MISSING;
-	if (__sync_val_compare_and_swap((__u64 *)entry, before, after) != before)
+	if (gw_exchange_bind(entry, before, after) != before)
 		return gw_bind_other(request, entry);
-	if (__sync_val_compare_and_swap(&entry->state, expected->state, wanted->state) !=
-	    expected->state) {
-		__sync_val_compare_and_swap((__u64 *)entry, after, before);
+	if (gw_exchange_state(entry, expected->state, wanted->state) != expected->state) {
+		gw_exchange_bind(entry, after, before);
 		return gw_bind_other(request, entry);
 	}
 	__sync_lock_test_and_set(&entry->seen_ns, wanted->seen_ns);
-	if (*(volatile __u32 *)&entry->state != wanted->state)
+	if (gw_load_state(entry) != wanted->state)
 		return gw_bind_other(request, entry);
 	return GW_BIND_DONE;
 }
@@ -109,16 +89,16 @@ static __always_inline __u32 gw_bind_delete(struct gw_bind_request *request,
 
 	if (!entry)
 		return GW_BIND_MISSING;
-	if (*(volatile __u64 *)entry != gw_bind_word(expected))
+	if (gw_load_bind(entry).word != gw_load_bind(expected).word)
 		return gw_bind_other(request, entry);
-	if (__sync_val_compare_and_swap(&entry->state, expected->state, dead) != expected->state)
+	if (gw_exchange_state(entry, expected->state, dead) != expected->state)
 		return gw_bind_other(request, entry);
 	error = bpf_map_delete_elem(&gw_ql_cid, key);
 	if (!error)
 		return GW_BIND_DONE;
 	if (error == -GW_ENOENT)
 		return GW_BIND_MISSING;
-	__sync_val_compare_and_swap(&entry->state, dead, expected->state);
+	gw_exchange_state(entry, dead, expected->state);
 	return GW_BIND_BUSY;
 }
 

@@ -42,7 +42,7 @@ pub use types::{
     gw_slot_word as SlotWord, gw_sweep as Sweep, gw_sweep_account as SweepAccount,
     gw_sweep_counts as SweepCounts, gw_sweep_levels as SweepLevels, gw_sweep_reason as SweepReason,
     gw_sweep_result as SweepResult, gw_sweep_service as SweepService, gw_trace_flag as TraceFlag,
-    gw_trace_note as TraceNote, gw_walk as Walk,
+    gw_trace_note as TraceNote,
 };
 
 /// Makes generated types plain data: any bytes are a value, and every byte of a value is a field's.
@@ -109,7 +109,6 @@ pod! {
     Sweep { generation, now_ns, cid_seed, strangers }
     SweepLevels { stats, flows_from, flows_to, cids_from, cids_to }
     SweepAccount { stats, zero, deleted, resurrected }
-    Walk { entries, visited }
     ServiceStats { packets, bytes, rules, counters }
     BackendStats { packets, bytes }
     ReasonStats { packets }

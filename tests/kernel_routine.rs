@@ -93,25 +93,3 @@ fn a_map_of_another_shape_is_refused() {
         );
     });
 }
-
-#[test]
-fn a_pass_keeps_its_way_while_entries_are_replaced() {
-    isolated("kernel_routine::walk", || {
-        let mut loaded = Options::default().load(Source::Walk).expect("load");
-        let walk = loaded.take("gw_try_walk").expect("the routine");
-        let mut context = abi::Walk::default();
-        assert_eq!(walk.call(&mut context).expect("call"), 0);
-        assert_eq!(context.entries, 64);
-        let kernel = nix::sys::utsname::uname().expect("a name");
-        let version: Vec<u32> = kernel
-            .release()
-            .to_string_lossy()
-            .split(['.', '-'])
-            .map_while(|part| part.parse().ok())
-            .collect();
-        // Of older ones only those are fit that have been mended.
-        if version >= vec![6, 15] {
-            assert_eq!(context.visited, 64);
-        }
-    });
-}

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Operations on the table of flows without the load balancer around them.
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use guideway::kernel::map::Map;
-use libbpf_rs::{MapCore, MapFlags, MapHandle, ObjectBuilder};
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
+
+use super::programs::{call, Programs, Use};
 
 /// What is done with each packet's key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,29 +40,15 @@ impl Bare {
     /// Around this table.
     pub(crate) fn load(flows: &Map) -> Self {
         let bytes = include_bytes!(concat!(env!("OUT_DIR"), "/state.bpf.o"));
-        let mut open = ObjectBuilder::default()
-            .open_memory(bytes)
-            .expect("the object opens");
-        for mut map in open.maps_mut() {
-            match map.name().to_str() {
-                Some("gw_ql_flow") => map.reuse_fd(flows.as_fd()).expect("the table"),
-                Some("gw_ql_cid") => map.set_autocreate(false).expect("not needed here"),
-                _ => {}
-            }
-        }
-        let object = open.load().expect("the programs load");
-        let program = |name: &str| {
-            let mut programs = object.progs();
-            let program = programs.find(|program| program.name() == name);
-            let program = program.expect("a program");
-            program.as_fd().try_clone_to_owned().expect("a handle")
-        };
-        let mut maps = object.maps();
-        let state = maps.find(|map| map.name() == "state_bare");
+        let programs = Programs::load(bytes, |name| match name {
+            "gw_ql_flow" => Use::Shared(flows.as_fd()),
+            "gw_ql_cid" => Use::Not,
+            _ => Use::Own,
+        });
         Self {
-            operations: Operation::ALL.map(|(_, name)| program(name)),
-            forget: program("gw_forget_flows"),
-            state: MapHandle::try_from(&state.expect("a map")).expect("a handle"),
+            operations: Operation::ALL.map(|(_, name)| programs.program(name)),
+            forget: programs.program("gw_forget_flows"),
+            state: programs.map("state_bare"),
         }
     }
 
@@ -83,13 +71,6 @@ impl Bare {
 
     /// Empties the table.
     pub(crate) fn forget(&self) {
-        let mut options = libbpf_sys::bpf_test_run_opts {
-            sz: size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t,
-            ..Default::default()
-        };
-        // SAFETY: no memory is passed.
-        let result =
-            unsafe { libbpf_sys::bpf_prog_test_run_opts(self.forget.as_raw_fd(), &mut options) };
-        assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
+        call(&self.forget);
     }
 }

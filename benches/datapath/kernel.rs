@@ -15,7 +15,9 @@ use guideway::kernel::publish::{self, Slot};
 use guideway::kernel::typed::{Array, DevMap, PerCpuArray};
 use guideway::plan::{plan, Device, Generation, Image, Options, World};
 use guideway::service::Spec;
-use libbpf_rs::{MapCore, MapFlags, MapHandle, ObjectBuilder};
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
+
+use super::programs::{Programs, Use};
 use serde_json::{json, Value};
 
 /// Loopback, the only interface that is everywhere.
@@ -71,16 +73,9 @@ pub(crate) struct Bench {
 impl Bench {
     pub(crate) fn load() -> Self {
         let bytes = include_bytes!(concat!(env!("OUT_DIR"), "/bench.bpf.o"));
-        let open = ObjectBuilder::default()
-            .open_memory(bytes)
-            .expect("the object opens");
-        let object = open.load().expect("the programs load");
-        let map = |name: &str| {
-            let mut maps = object.maps();
-            let map = maps.find(|map| map.name() == name).expect("a map");
-            MapHandle::try_from(&map).expect("a handle")
-        };
-        let (drive, target, rows) = (map("bench_drive"), map("bench_target"), map("bench_rows"));
+        let programs = Programs::load(bytes, |_| Use::Own);
+        let [drive, target, rows] =
+            ["bench_drive", "bench_target", "bench_rows"].map(|name| programs.map(name));
         for index in 0..256_u32 {
             let mut row = [0; 12];
             row[..6].copy_from_slice(&BACKEND);
@@ -88,16 +83,10 @@ impl Bench {
             rows.update(&index.to_ne_bytes(), &row, MapFlags::ANY)
                 .expect("a row");
         }
-        let program = |name: &str| {
-            let mut programs = object.progs();
-            let program = programs.find(|program| program.name() == name);
-            let program = program.expect("a program");
-            program.as_fd().try_clone_to_owned().expect("a handle")
-        };
         Self {
-            driver: program("gw_drive"),
-            nothing: program("gw_nothing"),
-            floor: program("gw_floor"),
+            driver: programs.program("gw_drive"),
+            nothing: programs.program("gw_nothing"),
+            floor: programs.program("gw_floor"),
             drive,
             target,
             next: Cell::new(0),

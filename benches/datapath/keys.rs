@@ -7,8 +7,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use guideway::kernel::keys::Contexts;
 use guideway::quic::lb::{CidGenerator, ServerId};
 use guideway::service::Spec;
-use libbpf_rs::ObjectBuilder;
 use serde_json::{json, Value};
+
+use super::programs::{Programs, Use};
 
 /// A number of passes that a decoder makes.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -97,22 +98,13 @@ impl Cipher {
     /// With the first of these contexts.
     pub(crate) fn load(contexts: &Contexts) -> Self {
         let bytes = include_bytes!(concat!(env!("OUT_DIR"), "/cipher.bpf.o"));
-        let mut open = ObjectBuilder::default()
-            .open_memory(bytes)
-            .expect("the object opens");
-        for mut map in open.maps_mut().filter(|map| map.name() == "gw_ql_crypto") {
-            map.reuse_fd(contexts.map().as_fd()).expect("its map");
-        }
-        let object = open.load().expect("the programs load");
-        let program = |name: &str| {
-            let mut programs = object.progs();
-            let program = programs.find(|program| program.name() == name);
-            let program = program.expect("a program");
-            program.as_fd().try_clone_to_owned().expect("a handle")
-        };
+        let programs = Programs::load(bytes, |name| match name {
+            "gw_ql_crypto" => Use::Shared(contexts.map().as_fd()),
+            _ => Use::Own,
+        });
         Self {
-            none: program("gw_cipher_none"),
-            calls: Passes::ALL.map(|passes| program(passes.program())),
+            none: programs.program("gw_cipher_none"),
+            calls: Passes::ALL.map(|passes| programs.program(passes.program())),
         }
     }
 

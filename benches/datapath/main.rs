@@ -10,6 +10,8 @@
 
 #[path = "../common/measure.rs"]
 mod measure;
+#[path = "../../tests/common/programs.rs"]
+mod programs;
 
 mod bare;
 mod kernel;

@@ -26,10 +26,12 @@ struct Case {
     rule: Option<Rule>,
 }
 
+/// The same program takes up to a quarter longer on the same machine another day.
+const DAYS: f64 = 1.25;
 /// In nanoseconds: over the floor, and over the path in clear and the cipher together.
-const FORWARDED: f64 = 45.0;
-const NO_SERVICE: f64 = 12.0;
-const KEYED: f64 = 30.0;
+const FORWARDED: f64 = 45.0 * DAYS;
+const NO_SERVICE: f64 = 12.0 * DAYS;
+const KEYED: f64 = 30.0 * DAYS;
 /// A million flows over one.
 const MANY: f64 = 1.3;
 /// The paths that nearly all packets take.

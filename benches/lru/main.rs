@@ -11,6 +11,8 @@
 mod measure;
 #[path = "../../tests/common/netns.rs"]
 mod netns;
+#[path = "../../tests/common/programs.rs"]
+mod programs;
 #[path = "../../examples/common/svg.rs"]
 mod svg;
 

@@ -2,17 +2,17 @@
 //! A table of flows in the kernel, and the programs that send packets to it from chosen CPUs.
 
 use std::ops::{ControlFlow, Range};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Barrier;
 use std::time::Duration;
 
 use guideway::abi;
 use guideway::kernel::map::{Map, MapKind, MapShape};
-use libbpf_rs::ObjectBuilder;
 use nix::sched::{sched_getaffinity, sched_setaffinity, CpuSet};
 use nix::unistd::Pid;
 
 use super::measure::cpu_time;
+use super::programs::{call_with, Programs, Use};
 
 /// Steps that a CPU does in one piece: a few milliseconds in which it does nothing else.
 const PIECE: u32 = 8192;
@@ -144,28 +144,16 @@ impl Table {
         };
         let waiting = Map::create(&waiting, None).expect("a table");
         let bytes = include_bytes!(concat!(env!("OUT_DIR"), "/lru.bpf.o"));
-        let mut open = ObjectBuilder::default()
-            .open_memory(bytes)
-            .expect("the object opens");
-        for mut unmade in open.maps_mut() {
-            let map = if unmade.name() == "lru_table" {
-                &map
-            } else {
-                &waiting
-            };
-            unmade.reuse_fd(map.as_fd()).expect("a table of this shape");
-        }
-        let object = open.load().expect("the programs load");
-        let program = |name: &str| {
-            let mut programs = object.progs();
-            let program = programs.find(|program| program.name() == name);
-            let program = program.expect("a program");
-            program.as_fd().try_clone_to_owned().expect("a handle")
-        };
+        let programs = Programs::load(bytes, |name| {
+            Use::Shared(match name {
+                "lru_table" => map.as_fd(),
+                _ => waiting.as_fd(),
+            })
+        });
         Self {
             map,
             programs: PROGRAMS
-                .map(|(action, name)| (action, program(name)))
+                .map(|(action, name)| (action, programs.program(name)))
                 .into(),
         }
     }
@@ -190,20 +178,9 @@ impl Table {
     fn piece(&self, action: Action, work: &mut Work) -> Duration {
         let found = self.programs.iter().find(|(of, _)| *of == action);
         let (_, program) = found.expect("every program was loaded");
-        let mut options = libbpf_sys::bpf_test_run_opts {
-            sz: size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t,
-            ctx_in: std::ptr::from_mut(work).cast(),
-            ctx_size_in: size_of::<Work>() as u32,
-            ..Default::default()
-        };
         let before = cpu_time();
-        // SAFETY: the kernel reads and writes the context, which is as long as said and exclusively
-        // ours; the descriptor is open.
-        let result =
-            unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), &mut options) };
-        let time = cpu_time() - before;
-        assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
-        time
+        call_with(program, work);
+        cpu_time() - before
     }
 
     /// Which of these flows have an entry. Looks through the whole table from user space, which

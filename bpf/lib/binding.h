@@ -13,6 +13,7 @@
 #ifndef GW_LIB_BINDING_H
 #define GW_LIB_BINDING_H
 
+#include "entry.h"
 #include "errno.h"
 #include "service.h"
 
@@ -26,39 +27,6 @@ enum gw_insert {
 	GW_INSERT_FULL,
 	GW_INSERT_BUSY, /* no lock: the next packet tries again */
 };
-
-/* The first word of an entry. */
-union gw_bind {
-	__u64 word;
-	struct {
-		__u16 tag;
-		__u16 row;
-		__u32 incarnation;
-	};
-};
-
-/* In one load, so that the parts belong together. */
-static __always_inline union gw_bind gw_load_bind(const struct gw_binding *entry)
-{
-	return (union gw_bind){ .word = *(const volatile __u64 *)entry };
-}
-
-static __always_inline __u32 gw_load_state(const struct gw_binding *entry)
-{
-	return *(const volatile __u32 *)&entry->state;
-}
-
-/* What stood there; it was exchanged if that is what was expected. */
-static __always_inline __u64 gw_exchange_bind(struct gw_binding *entry, __u64 expected, __u64 bind)
-{
-	return __sync_val_compare_and_swap((__u64 *)entry, expected, bind);
-}
-
-static __always_inline __u32 gw_exchange_state(struct gw_binding *entry, __u32 expected,
-					       __u32 state)
-{
-	return __sync_val_compare_and_swap(&entry->state, expected, state);
-}
 
 /* The sweep has decided to delete the entry. */
 static __always_inline bool gw_is_dead(__u32 state)
@@ -109,17 +77,11 @@ static __always_inline int gw_bound_state(struct gw_run *run, union gw_bind bind
 static __always_inline enum gw_insert gw_insert(void *map, const void *key, __u64 bind,
 						__u64 seen_ns, __u32 state, __u32 hash)
 {
-	union gw_bind words = { .word = bind };
-	struct gw_binding value = {
-		.tag = words.tag,
-		.row = words.row,
-		.incarnation = words.incarnation,
-		.seen_ns = seen_ns,
-		.state = state,
-		.hash = hash,
-	};
-	int error = bpf_map_update_elem(map, key, &value, BPF_NOEXIST);
+	struct gw_binding value;
+	int error;
 
+	gw_fill_entry(&value, bind, seen_ns, state, hash);
+	error = bpf_map_update_elem(map, key, &value, BPF_NOEXIST);
 	switch (error) {
 	case 0:
 		return GW_INSERTED;
@@ -183,7 +145,7 @@ static __always_inline void gw_stamp(struct gw_binding *entry, __u64 before, __u
 static __always_inline __u32 gw_use_slowly(void *map, const void *key, struct gw_binding *entry,
 					   __u64 bind, __u32 set, __u32 clear, __u32 hash)
 {
-	__u64 seen = *(const volatile __u64 *)&entry->seen_ns;
+	__u64 seen = gw_load_seen_ns(entry);
 	__u64 now = bpf_ktime_get_coarse_ns();
 	__u32 state = gw_load_state(entry);
 	bool stamped = !gw_is_registered(state);
@@ -217,7 +179,7 @@ static __always_inline __u64 gw_recent_ns(struct gw_packet *packet)
 /* Notes in a live entry that there was a packet. */
 static __always_inline void gw_refresh(struct gw_packet *packet, struct gw_binding *entry)
 {
-	__u64 seen = *(const volatile __u64 *)&entry->seen_ns;
+	__u64 seen = gw_load_seen_ns(entry);
 
 	if (gw_recent_ns(packet) > seen + GW_FRESH_NS)
 		gw_stamp(entry, seen, bpf_ktime_get_coarse_ns());

@@ -14,12 +14,6 @@ struct gw_occupancy {
 	__u64 cids;
 };
 
-/* A pass over a table of the program's own, whose entries it replaces one by one. */
-struct gw_walk {
-	__u64 entries; /* that were there at the beginning */
-	__u64 visited; /* of these */
-};
-
 /* Why an entry is deleted; the order is that of the counters. */
 enum gw_sweep_reason {
 	GW_SWEEP_IDLE = 0, /* no packet for too long, or the end of its time to live */
@@ -47,7 +41,10 @@ struct gw_sweep_counts {
 	__u64 lost; /* deleted, and could not be put back */
 };
 
-/* By service id: the rules for its entries, and what the pass found. */
+/*
+ * By service id: the rules for its entries, and what the pass found. That of id 0, which is no
+ * service's, is what a pass has before its first entry.
+ */
 struct gw_sweep_service {
 	__u32 service_at; /* cell of its record in the generation */
 	__u32 scratch; /* the program's own */

@@ -65,11 +65,17 @@ pub enum LoadError {
         missing: Vec<Capability>,
     },
     /// The kernel's verifier rejected the program.
-    #[error("the kernel's verifier rejected {program}: {cause}\n{log}")]
+    #[error(
+        "the kernel's verifier rejected {program}{}: {cause}\n{log}",
+        without(missing)
+    )]
     #[non_exhaustive]
     Verifier {
         /// Name of the program.
         program: &'static str,
+        /// Rights that the process lacks and with which the verifier is less strict: CAP_PERFMON
+        /// or none.
+        missing: Vec<Capability>,
         /// The error of the call.
         cause: String,
         /// The end of the verifier's log.
@@ -89,15 +95,6 @@ pub enum LoadError {
         /// What libbpf had to say.
         messages: String,
     },
-    /// The program could be loaded, but this kernel does not run it as it must be run.
-    #[error("{object} is not used: {why}")]
-    #[non_exhaustive]
-    Unfit {
-        /// The program's object.
-        object: &'static str,
-        /// What the kernel does.
-        why: &'static str,
-    },
     /// A call on the loaded object failed.
     #[error(transparent)]
     Sys(#[from] SysError),
@@ -111,6 +108,13 @@ fn list(rights: &[Capability]) -> String {
         .join(", ")
 }
 
+fn without(rights: &[Capability]) -> String {
+    if rights.is_empty() {
+        return String::new();
+    }
+    format!(", which was loaded without {}", list(rights))
+}
+
 impl LoadError {
     /// What a caller can do about it.
     pub fn kind(&self) -> ErrorKind {
@@ -118,7 +122,7 @@ impl LoadError {
             Self::Permission { .. } => ErrorKind::Permission,
             Self::Verifier { .. } => ErrorKind::Verifier,
             Self::Shape(_) => ErrorKind::Incompatible,
-            Self::Refused { .. } | Self::Unfit { .. } => ErrorKind::Kernel,
+            Self::Refused { .. } => ErrorKind::Kernel,
             Self::Sys(error) => error.kind(),
         }
     }
@@ -278,6 +282,7 @@ impl Loading<'_> {
             let (cause, log) = (format!("{error:#}"), log.to_owned());
             return LoadError::Verifier {
                 program: self.name,
+                missing: probe::missing(&[Capability::Perfmon]),
                 cause,
                 log,
             };

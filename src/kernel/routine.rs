@@ -44,9 +44,6 @@ mod skeletons {
     pub(super) mod sweep {
         include!(concat!(env!("OUT_DIR"), "/sweep.skel.rs"));
     }
-    pub(super) mod walk {
-        include!(concat!(env!("OUT_DIR"), "/walk.skel.rs"));
-    }
 }
 
 /// An object of routines.
@@ -64,8 +61,6 @@ pub enum Source {
     /// `gw_sweep_flows` and `gw_sweep_cids`: one pass over a table of flow state. `gw_sweep_count`:
     /// counts what user space has deleted. `gw_sweep_level`: sets admission levels.
     Sweep,
-    /// `gw_try_walk`: whether a pass over a table keeps its way while it deletes. Called once.
-    Walk,
 }
 
 impl Source {
@@ -76,7 +71,6 @@ impl Source {
             #[cfg(guideway_keys)]
             Self::Key => "gw_key",
             Self::Sweep => "gw_sweep",
-            Self::Walk => "gw_walk",
         }
     }
 }
@@ -128,10 +122,6 @@ macro_rules! with_builder {
             }
             Source::Sweep => {
                 let $builder = skeletons::sweep::SweepSkelBuilder::default();
-                $do
-            }
-            Source::Walk => {
-                let $builder = skeletons::walk::WalkSkelBuilder::default();
                 $do
             }
         }

@@ -103,6 +103,24 @@ static long forget_one(void *map, struct gw_flow_key *at, struct gw_binding *val
 	return 0;
 }
 
+static long read_one(void *map, const struct gw_flow_key *key, struct gw_binding *entry, __u64 *sum)
+{
+	*sum += key->service + entry->seen_ns;
+	return 0;
+}
+
+/* What any pass over the table takes: it reads each entry, and gives how many there were. */
+SEC("syscall")
+int gw_bare_pass(void *ctx)
+{
+	__u64 sum = 0;
+	int entries = bpf_for_each_map_elem(&gw_ql_flow, read_one, &sum, 0);
+
+	/* The entries are read, though nobody adds them up. */
+	asm volatile("" : : "r"(sum));
+	return entries;
+}
+
 /* Gives how many entries there were. */
 SEC("syscall")
 int gw_forget_flows(void *ctx)

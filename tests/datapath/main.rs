@@ -13,6 +13,8 @@ mod machine;
 #[path = "../common/netns.rs"]
 mod netns;
 mod placement;
+#[path = "../common/programs.rs"]
+mod programs;
 mod state;
 mod table;
 mod verifier;

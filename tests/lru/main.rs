@@ -13,6 +13,8 @@ mod flood;
 #[path = "../../benches/lru/occupancy.rs"]
 #[allow(dead_code)]
 mod occupancy;
+#[path = "../common/programs.rs"]
+mod programs;
 #[path = "../../benches/lru/table.rs"]
 #[allow(dead_code)]
 mod table;

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Passes that can delete nothing, because the kernel takes no lock.
 
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 
 use guideway::abi;
 use guideway::affinity::{cid_tag, CidKey};
 use guideway::id::ServiceId;
 use guideway::kernel::map::Update;
 use guideway::quic::Cid;
-use libbpf_rs::{Object, ObjectBuilder};
 
 use crate::machine::*;
 use crate::netns::isolated;
+use crate::programs::{call_with, Programs, Use};
 use crate::touch::service;
 
 const LIVE: u32 = 0;
@@ -20,36 +20,13 @@ const DEAD: u32 = 2;
 const FIN: u32 = 1 << 2;
 
 /// The program of tests/bpf/busy.bpf.c around the maps of a machine.
-fn busy(machine: &Machine) -> Object {
+fn busy(machine: &Machine) -> Programs {
     let bytes = include_bytes!(concat!(env!("OUT_DIR"), "/busy.bpf.o"));
-    let mut open = ObjectBuilder::default()
-        .open_memory(bytes)
-        .expect("the object opens");
     let maps = machine.maps();
-    for mut map in open.maps_mut() {
-        let found = maps.iter().find(|(name, _)| map.name() == *name);
-        if let Some((_, shared)) = found {
-            map.reuse_fd(shared.as_fd()).expect("the same shape");
-        }
-    }
-    open.load().expect("the programs load")
-}
-
-fn run(object: &Object, program: &str, context: &mut abi::Sweep) {
-    let program = object
-        .progs()
-        .find(|found| found.name() == program)
-        .expect("a program");
-    let mut options = libbpf_sys::bpf_test_run_opts {
-        sz: size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t,
-        ctx_in: (&raw const *context).cast(),
-        ctx_size_in: size_of::<abi::Sweep>() as u32,
-        ..Default::default()
-    };
-    // SAFETY: the context is valid for as many bytes.
-    let result =
-        unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_fd().as_raw_fd(), &mut options) };
-    assert_eq!((result, options.retval), (0, 0));
+    Programs::load(bytes, |name| {
+        let shared = maps.iter().find(|(of, _)| *of == name);
+        shared.map_or(Use::Own, |(_, map)| Use::Shared(map.as_fd()))
+    })
 }
 
 #[test]
@@ -84,8 +61,8 @@ fn an_entry_that_cannot_be_deleted_lives_on() {
         machine.prepare();
         let mut context = machine.context(NOW);
         let busy = busy(&machine);
-        run(&busy, "gw_sweep_flows", &mut context);
-        run(&busy, "gw_sweep_cids", &mut context);
+        assert_eq!(call_with(busy.program("gw_sweep_flows"), &mut context), 0);
+        assert_eq!(call_with(busy.program("gw_sweep_cids"), &mut context), 0);
         let found = &machine.swept(&context).services[0];
         assert_eq!((found.flows.entries, found.flows.deleted[0]), (4, 0));
         assert_eq!((found.cids.entries, found.cids.deleted[0]), (1, 0));

@@ -199,6 +199,9 @@ impl Machine {
 
     /// Rules with all counts at zero.
     pub(crate) fn prepare(&self) {
+        self.rules
+            .update(&0, &Zeroable::zeroed(), Update::Any)
+            .expect("room for those of no service");
         for (index, service) in self.services.iter().enumerate() {
             let rules = abi::SweepService {
                 service_at: 1 + index as u32,

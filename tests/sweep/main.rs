@@ -8,6 +8,8 @@ mod interrupted;
 mod machine;
 #[path = "../common/netns.rs"]
 mod netns;
+#[path = "../common/programs.rs"]
+mod programs;
 mod reasons;
 mod tools;
 mod touch;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Flows in use while somebody sweeps.
 
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -10,10 +10,11 @@ use bytemuck::Zeroable;
 use guideway::abi;
 use guideway::kernel::clock::monotonic_ns;
 use guideway::kernel::map::Map;
-use libbpf_rs::{MapCore, MapFlags, MapHandle, ObjectBuilder};
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use crate::machine::*;
 use crate::netns::isolated;
+use crate::programs::{call, Programs, Use};
 
 /// What tests/bpf/touch.bpf.c takes and tells.
 #[derive(Debug, Clone, Copy, Default)]
@@ -71,27 +72,15 @@ impl Toucher {
     /// Around a table of flows, for `flows` of them.
     pub(crate) fn new(table: &Map, flows: u32) -> Self {
         let bytes = include_bytes!(concat!(env!("OUT_DIR"), "/touch.bpf.o"));
-        let mut open = ObjectBuilder::default()
-            .open_memory(bytes)
-            .expect("the object opens");
-        for mut map in open.maps_mut() {
-            match map.name().to_str() {
-                Some("gw_ql_flow") => map.reuse_fd(table.as_fd()).expect("the table"),
-                Some("touch_flows") => map.set_max_entries(flows).expect("a size"),
-                _ => {}
-            }
-        }
-        let object = open.load().expect("the program loads");
-        let map = |name: &str| {
-            let mut maps = object.maps();
-            let map = maps.find(|map| map.name() == name).expect("a map");
-            MapHandle::try_from(&map).expect("a handle")
-        };
-        let program = object.progs().next().expect("a program");
+        let programs = Programs::load(bytes, |name| match name {
+            "gw_ql_flow" => Use::Shared(table.as_fd()),
+            "touch_flows" => Use::OwnOf(flows),
+            _ => Use::Own,
+        });
         Self {
-            program: program.as_fd().try_clone_to_owned().expect("a handle"),
-            flows: map("touch_flows"),
-            state: map("touch_state"),
+            program: programs.program("gw_touch"),
+            flows: programs.map("touch_flows"),
+            state: programs.map("touch_state"),
         }
     }
 
@@ -125,14 +114,7 @@ impl Toucher {
         self.state
             .update(&zero, bytemuck::bytes_of(touch), MapFlags::ANY)
             .expect("the state");
-        let mut options = libbpf_sys::bpf_test_run_opts {
-            sz: size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t,
-            ..Default::default()
-        };
-        // SAFETY: no memory is passed.
-        let result =
-            unsafe { libbpf_sys::bpf_prog_test_run_opts(self.program.as_raw_fd(), &mut options) };
-        assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
+        call(&self.program);
         let state = self.state.lookup(&zero, MapFlags::ANY).expect("the state");
         *touch = bytemuck::pod_read_unaligned(&state.expect("the state"));
     }
@@ -194,7 +176,8 @@ fn race(mut touch: Touch, time: Duration, pause: Duration) -> (Touch, abi::Sweep
         std::slice::from_ref(&service),
         touch.flows + touch.flows / 4,
     );
-    machine.flow_idle_ns = touch.idle_ns;
+    // A toucher that its processor is taken from notes a time later than the sweep could know of.
+    machine.flow_idle_ns = touch.idle_ns + touch.idle_ns / 10;
     let toucher = Toucher::new(machine.flows.map(), touch.flows);
     toucher.set(0, &flows(&service, touch.flows));
     let end = AtomicBool::new(false);

@@ -17,6 +17,9 @@ use crate::service::Tracking;
 /// Slots whose bits share a word: those of a cell.
 pub(super) const CELL_SLOTS: u32 = abi::Limit::GW_CELL_SLOTS.0;
 
+/// The id of none: what a pass begins with.
+const NO_SERVICE: u32 = 0;
+
 /// What a sweep found.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Found {
@@ -126,6 +129,8 @@ fn prepare(passes: &Passes, rules: &Rules) -> Result<(), CollectError> {
     for id in former.into_iter().filter(|&id| rules.find(id).is_none()) {
         passes.rules.remove(&id)?;
     }
+    let none: abi::SweepService = Zeroable::zeroed();
+    passes.rules.update(&NO_SERVICE, &none, Update::Any)?;
     for service in &rules.services {
         let value = abi::SweepService {
             service_at: service.cell,

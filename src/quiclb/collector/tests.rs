@@ -66,6 +66,7 @@ fn fill(writer: &Writer, count: u16, now_ns: u64) {
 
 fn refused() -> LoadError {
     LoadError::Verifier {
+        missing: Vec::new(),
         program: "gw_sweep",
         cause: "Permission denied".into(),
         log: "too complex".into(),

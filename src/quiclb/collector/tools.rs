@@ -60,9 +60,6 @@ impl Tools {
         let sizes = [flows, cids, ("gw_ql_differ", meta.cells)];
         let reuse = handles(&shared(&instance.maps))?;
         Self::load_by(instance, |only| {
-            if only.is_none() {
-                try_walk()?;
-            }
             let options = Options {
                 entries: &sizes,
                 reuse: &reuse,
@@ -114,21 +111,6 @@ impl Tools {
     pub(super) fn fit(&self, instance: &QuicLb) -> bool {
         self.maps == ids(&instance.maps)
     }
-}
-
-/// Whether a pass in the kernel misses nothing while it deletes and packets insert.
-fn try_walk() -> Result<(), LoadError> {
-    let walk = Options::default().load(Source::Walk)?.take("gw_try_walk")?;
-    let mut context = abi::Walk::default();
-    let result = walk.call(&mut context)?;
-    if result == 0 && context.visited == context.entries {
-        return Ok(());
-    }
-    Err(LoadError::Unfit {
-        object: "gw_sweep",
-        why: "this kernel loses its way in a hash table when the entry it is at is deleted and \
-              another inserted (Linux 6.15 does not)",
-    })
 }
 
 /// The program that counts entries; none where the kernel cannot.

@@ -2,19 +2,19 @@
 //! The memory of a deleted entry is another's at once, also under the eyes of a packet that has just
 //! found it. It may miss its own, but never follows another's.
 
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use guideway::abi;
 use guideway::kernel::run::Run;
 use guideway::reason::Rule;
-use libbpf_rs::ObjectBuilder;
 
 use super::case::*;
 use super::races::{stay_on, two_cpus};
 use super::world::*;
 use crate::machine::Machine;
 use crate::netns::isolated;
+use crate::programs::{call_with, Programs, Use};
 
 const PACKETS: u32 = 1_000_000;
 /// So many millions, and up to so many while no packet has met a stranger.
@@ -32,28 +32,12 @@ struct Reuse {
 /// The program of that file, around the table of `machine`.
 fn load(machine: &Machine) -> OwnedFd {
     let bytes = include_bytes!(concat!(env!("OUT_DIR"), "/reuse.bpf.o"));
-    let mut open = ObjectBuilder::default().open_memory(bytes).unwrap();
-    for mut map in open.maps_mut() {
-        match map.name().to_str() {
-            Some("gw_ql_flow") => map.reuse_fd(machine.flows.map().as_fd()).unwrap(),
-            _ => map.set_autocreate(false).unwrap(),
-        }
-    }
-    let object = open.load().unwrap();
-    let program = object.progs().next().unwrap();
-    program.as_fd().try_clone_to_owned().unwrap()
-}
-
-fn reuse(program: &OwnedFd, what: &mut Reuse) {
-    let mut options = libbpf_sys::bpf_test_run_opts {
-        sz: size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t,
-        ctx_in: std::ptr::from_mut(what).cast(),
-        ctx_size_in: size_of::<Reuse>() as u32,
-        ..Default::default()
-    };
-    // SAFETY: the context has as many bytes as is said and outlives the call.
-    let result = unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), &mut options) };
-    assert_eq!((result, options.retval), (0, 1));
+    let flows = machine.flows.map();
+    let programs = Programs::load(bytes, |name| match name {
+        "gw_ql_flow" => Use::Shared(flows.as_fd()),
+        _ => Use::Not,
+    });
+    programs.program("gw_reuse")
 }
 
 #[test]
@@ -78,7 +62,7 @@ fn a_reused_entry_is_not_taken_for_its_predecessor() {
             let reusing = scope.spawn(|| {
                 stay_on(&that);
                 while !done.load(Ordering::Relaxed) {
-                    reuse(&other, &mut what);
+                    assert_eq!(call_with(&other, &mut what), 1);
                 }
             });
             let packets = scope.spawn(|| {

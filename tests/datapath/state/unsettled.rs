@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! A flow's count of the connection IDs learned from it, while others write the same word.
 
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use guideway::abi;
 use guideway::affinity::Origin;
 use guideway::kernel::run::Run;
-use libbpf_rs::ObjectBuilder;
 
 use super::case::*;
 use super::races::{stay_on, two_cpus};
 use super::world::*;
 use crate::machine::Machine;
 use crate::netns::isolated;
+use crate::programs::{call_with, Programs, Use};
 
 /// What tests/bpf/unsettle.bpf.c takes.
 #[repr(C)]
@@ -26,31 +26,18 @@ struct Unsettle {
 /// The program of that file, around the tables of `machine`.
 fn load(machine: &Machine) -> OwnedFd {
     let bytes = include_bytes!(concat!(env!("OUT_DIR"), "/unsettle.bpf.o"));
-    let mut open = ObjectBuilder::default().open_memory(bytes).unwrap();
-    for mut map in open.maps_mut() {
-        match map.name().to_str() {
-            Some("gw_ql_flow") => map.reuse_fd(machine.flows.map().as_fd()).unwrap(),
-            Some("gw_ql_level") => map.reuse_fd(machine.levels.map().as_fd()).unwrap(),
-            _ => map.set_autocreate(false).unwrap(),
-        }
-    }
-    let object = open.load().unwrap();
-    let program = object.progs().next().unwrap();
-    program.as_fd().try_clone_to_owned().unwrap()
+    let (flows, levels) = (machine.flows.map(), machine.levels.map());
+    let programs = Programs::load(bytes, |name| match name {
+        "gw_ql_flow" => Use::Shared(flows.as_fd()),
+        "gw_ql_level" => Use::Shared(levels.as_fd()),
+        _ => Use::Not,
+    });
+    programs.program("gw_unsettle")
 }
 
 /// Whether the flow and the level were there each time.
 fn run(program: &OwnedFd, what: &mut Unsettle) -> bool {
-    let mut options = libbpf_sys::bpf_test_run_opts {
-        sz: size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t,
-        ctx_in: std::ptr::from_mut(what).cast(),
-        ctx_size_in: size_of::<Unsettle>() as u32,
-        ..Default::default()
-    };
-    // SAFETY: the context has as many bytes as is said and outlives the call.
-    let result = unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), &mut options) };
-    assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
-    options.retval == 1
+    call_with(program, what) == 1
 }
 
 /// The table of connection IDs is full, so that all that is counted is taken back.
