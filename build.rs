@@ -87,8 +87,8 @@ fn compiler(
             format!("-I{}", root.join("vmlinux").display()),
             // Newer compilers default to newer instructions; compare-and-exchange needs v3.
             "-mcpu=v3".into(),
-            // Linux 6.1 to 6.5 refuse a program loaded without CAP_PERFMON that spills half a register
-            // where it spilled a whole one before.
+            // Older kernels refuse a program loaded without CAP_PERFMON that spills half a register where
+            // it spilled a whole one before.
             "-mllvm".into(),
             "-no-stack-slot-sharing".into(),
             // Line information holds source paths; equal sources must give equal objects anywhere.

@@ -8,8 +8,8 @@
  *
  * The walk only gathers entries, and judges a group of them when the next one does not fit any more.
  * Steps that short wait for the memory of several entries at a time, and the entry that the walk is at
- * is never one that is deleted: it would lead kernels before Linux 6.15 into another bucket as soon
- * as its memory is used again.
+ * is never one that is deleted: it would lead kernels before Linux 6.15, unless they were mended, into
+ * another bucket as soon as its memory is used again.
  *
  * So a pass sees every entry of a flow that is there from its beginning to its end, once: nobody else
  * deletes them, and inserts go to the front of a bucket. Registrations of connection IDs are ended by
@@ -166,8 +166,8 @@ static __always_inline void gw_give_back(struct gw_binding *value, __u32 state)
  * Deletes the entry of a connection ID that no packet follows. User space may be binding that one
  * anew at this moment, so the entry is claimed first and then looked at once more. Whoever binds
  * writes first and then looks at the claim: one of the two sees what the other did. And it may have
- * ended the binding: then what was claimed is somebody else's, and the ID has no entry or one that is
- * not dead.
+ * ended the binding: then what was claimed is somebody else's, which has another tag, and the ID has no
+ * entry, or one that is not dead.
  */
 static __always_inline bool gw_delete_cid(const struct gw_cid_key *key,
 					  const struct gw_judged *entry, __u64 seen_ns,
@@ -182,7 +182,7 @@ static __always_inline bool gw_delete_cid(const struct gw_cid_key *key,
 	if (!gw_set_phase(value, entry->state, GW_BINDING_DEAD))
 		return false;
 	claimed = bpf_map_lookup_elem(&gw_ql_cid, key);
-	if (claimed && (gw_load_state(claimed) & GW_BINDING_PHASE) == GW_BINDING_DEAD &&
+	if (claimed && gw_load_bind(value).word == entry->bind.word && (gw_load_state(claimed) & GW_BINDING_PHASE) == GW_BINDING_DEAD &&
 	    gw_load_bind(claimed).word == entry->bind.word &&
 	    gw_load_seen_ns(claimed) == seen_ns &&
 	    gw_delete(&gw_ql_cid, key, service, counts, reason))
@@ -238,12 +238,14 @@ static __always_inline bool gw_forget(void *map, const void *key, struct gw_bind
 				      struct gw_sweep_counts *counts, __u32 reason)
 {
 	__u32 phase = entry->state & GW_BINDING_PHASE;
-	struct gw_judged after;
+	struct gw_judged claimed = *entry, after;
 	struct gw_binding copy;
 
 	/* Dead already: whoever claimed it neither deleted it nor gave it back. */
 	if (phase != GW_BINDING_DEAD && !gw_set_phase(value, entry->state, GW_BINDING_DEAD))
 		return false;
+	/* A packet may have chosen another backend since it was judged. */
+	claimed.bind = gw_load_bind(value);
 	if (!gw_delete(map, key, service, counts, reason)) {
 		/* Whether a packet came or not: one that is on its way to say so would be too late. */
 		value->seen_ns = gw_used_ns(now_ns);
@@ -256,9 +258,9 @@ static __always_inline bool gw_forget(void *map, const void *key, struct gw_bind
 	 */
 	after = gw_judge(value, now_ns);
 	if (after.bind.tag != entry->bind.tag || after.hash != entry->hash)
-		after = *entry;
+		after = claimed;
 	else if ((after.state & GW_BINDING_PHASE) != GW_BINDING_TOUCHED &&
-		 after.bind.word == entry->bind.word)
+		 after.bind.word == claimed.bind.word)
 		return true;
 	gw_fill_entry(&copy, after.bind.word, gw_used_ns(now_ns),
 		      after.state & ~GW_BINDING_PHASE, after.hash);
@@ -282,6 +284,8 @@ static __always_inline bool gw_step(void *map, const void *key, const struct gw_
 	value = bpf_map_lookup_elem(map, key);
 	if (!value)
 		return false;
+	if (gw_load_state(value) != entry->state)
+		return true; /* used, or bound anew, since it was judged */
 	if (phase == GW_BINDING_TOUCHED) {
 		/* Claimed by somebody who neither deleted it nor gave it back, and used since. */
 		value->seen_ns = gw_used_ns(now_ns);

@@ -62,9 +62,9 @@ static __always_inline __u32 gw_exchange_state(struct gw_binding *entry, __u32 e
 }
 
 /*
- * Fills an entry that nobody else has yet, by whole words: Linux 6.1 to 6.5 take half a word on the
- * stack for a register that was saved there, and without CAP_PERFMON refuse the other half ("attempt to
- * corrupt spilled pointer on stack").
+ * Fills an entry that nobody else has yet, by whole words: kernels before Linux 6.13, unless they
+ * were mended, take half a word on the stack for a register that was saved there, and without CAP_PERFMON
+ * refuse the other half ("attempt to corrupt spilled pointer on stack").
  */
 static __always_inline void gw_fill_entry(struct gw_binding *entry, __u64 bind, __u64 seen_ns,
 					  __u32 state, __u32 hash)
@@ -76,7 +76,10 @@ static __always_inline void gw_fill_entry(struct gw_binding *entry, __u64 bind, 
 	words[1] = seen_ns;
 	words[2] = tail.word;
 }
-_Static_assert(sizeof(struct gw_binding) == 24, "three words");
+_Static_assert(sizeof(struct gw_binding) == 24 &&
+		       __builtin_offsetof(struct gw_binding, seen_ns) == 8 &&
+		       __builtin_offsetof(struct gw_binding, state) == 16,
+	       "three words");
 
 /* Copies an entry word by word. */
 static __always_inline void gw_copy_entry(struct gw_binding *to, const struct gw_binding *entry)

@@ -12,7 +12,7 @@ use crate::machine::*;
 use crate::netns::isolated;
 use crate::touch::{pin, service};
 
-const ENTRIES: u32 = 64;
+const ENTRIES: u32 = 200;
 const LIVE: u32 = abi::BindingState::GW_BINDING_LIVE.0;
 const REGISTERED: u32 = abi::BindingState::GW_BINDING_REGISTERED.0;
 const PHASE: u32 = abi::BindingState::GW_BINDING_PHASE.0;
