@@ -52,6 +52,7 @@ pub mod quic;
 pub mod quiclb;
 pub mod reason;
 pub mod service;
+pub mod srv6;
 
 /// The README's code compiles.
 #[cfg(doctest)]

@@ -22,6 +22,7 @@ const PURE: &[&str] = &[
     "quic",
     "reason",
     "service",
+    "srv6",
 ];
 /// What a pure module must not name.
 const IMPURE: &[&str] = &[
