@@ -44,6 +44,11 @@ impl Fnv1a32 {
         Self(2_166_136_261)
     }
 
+    /// The state that [`Fnv1a32::finish`] gave, to go on from.
+    pub const fn resume(state: u32) -> Self {
+        Self(state)
+    }
+
     /// The state after more input.
     #[must_use]
     pub const fn update(self, bytes: &[u8]) -> Self {
@@ -54,6 +59,12 @@ impl Fnv1a32 {
             i += 1;
         }
         Self(hash)
+    }
+
+    /// The state after `count` zero bytes: one multiplication, as such a byte changes nothing else.
+    #[must_use]
+    pub const fn zeros(self, count: u32) -> Self {
+        Self(self.0.wrapping_mul(Self::PRIME.wrapping_pow(count)))
     }
 
     /// The hash of the input so far.
@@ -351,6 +362,17 @@ mod tests {
         assert_eq!(fnv1a_64(b""), 0xcbf2_9ce4_8422_2325);
         assert_eq!(fnv1a_64(b"a"), 0xaf63_dc4c_8601_ec8c);
         assert_eq!(fnv1a_64(b"foobar"), 0x8594_4171_f739_67e8);
+    }
+
+    #[test]
+    fn zeros_are_what_as_many_bytes_are() {
+        for count in 0..50 {
+            let state = Fnv1a32::new().update(b"before");
+            let bytes = state.update(&vec![0; count as usize]);
+            let state = Fnv1a32::resume(state.finish());
+            assert_eq!(state.zeros(count), bytes);
+            assert_eq!(state.zeros(count).update(b"after"), bytes.update(b"after"));
+        }
     }
 
     #[test]

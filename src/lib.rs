@@ -6,7 +6,8 @@
 //!
 //! - [`guide::embedding`]: what machine, network and servers need, and ten lines to copy.
 //! - [`service::Spec`]: what to serve; [`plan()`](plan::plan): what that would do; [`quiclb`]: do it.
-//! - [`maglev`]: the tables alone, without any kernel.
+//! - [`maglev`]: the tables alone, without any kernel; [`placement`]: which egress shard carries a
+//!   packet of a tenant.
 //! - [`guide::affinity`]: when a connection keeps its backend and when it can still break;
 //!   [`guide::pcc`], [`guide::lru`]: what comes of other ways.
 //! - [`guide::keys`]: server IDs in connection IDs, encrypted or not.
@@ -47,6 +48,7 @@ mod image_hash;
 pub mod kernel;
 pub mod maglev;
 pub mod oracle;
+pub mod placement;
 pub mod plan;
 pub mod quic;
 pub mod quiclb;

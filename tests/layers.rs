@@ -18,6 +18,7 @@ const PURE: &[&str] = &[
     "image_hash",
     "maglev",
     "oracle",
+    "placement",
     "plan",
     "quic",
     "reason",

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! The vectors, on whatever target this is built for.
+//! The vectors of tables, on whatever target this is built for.
 
 // Both have more than the vectors need.
 #[allow(dead_code)]
-#[path = "../reference.rs"]
+#[path = "../maglev/reference.rs"]
 mod reference;
 #[allow(dead_code)]
-#[path = "../support.rs"]
+#[path = "../maglev/support.rs"]
 mod support;
-#[path = "../vectors.rs"]
+#[path = "../maglev/vectors.rs"]
 mod vectors;
 
 #[test]
