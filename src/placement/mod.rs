@@ -60,11 +60,9 @@ mod flow;
 mod folded;
 mod key;
 mod shards;
-mod sid;
 
-pub use error::{ShardError, SidError};
+pub use error::ShardError;
 pub use flow::{FlowFields, Ports};
 pub use folded::{Fnv12, Fnv5};
 pub use key::{Family, HashGroup, HashKey, HashTable, Scope};
 pub use shards::{member_key, place, upstream_compatible, Placement, Shard, ShardTable};
-pub use sid::base_sid;

@@ -1,20 +1,18 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Shards, their table, and where a key lands in it.
 
-use std::net::Ipv6Addr;
-
 use serde::{Serialize, Serializer};
 
 use super::error::ShardError;
 use super::key::HashKey;
-use super::sid::base_sid;
 use crate::maglev::{Member, Table, TableSize};
+use crate::srv6::BaseSid;
 
 /// A shard that takes new addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Shard {
-    /// Its base SID, see [`base_sid`].
-    pub sid: Ipv6Addr,
+    /// What identifies it.
+    pub sid: BaseSid,
     /// Its share in relation to the others. Zero: no slot.
     pub weight: u32,
 }
@@ -22,15 +20,15 @@ pub struct Shard {
 impl Shard {
     /// A shard of weight 1.
     #[must_use]
-    pub const fn new(sid: Ipv6Addr) -> Self {
+    pub const fn new(sid: BaseSid) -> Self {
         Self { sid, weight: 1 }
     }
 }
 
 /// The key of a shard in the table: the canonical text (RFC 5952) of its base SID.
 #[must_use]
-pub fn member_key(base_sid: Ipv6Addr) -> String {
-    base_sid.to_string()
+pub fn member_key(sid: BaseSid) -> String {
+    sid.to_string()
 }
 
 /// Whether a group's table is the one that shard groups of datum-cloud/galactic have for the same
@@ -60,8 +58,8 @@ pub struct Placement {
     pub hash: u32,
     /// The hash's slot.
     pub slot: u32,
-    /// The base SID of the slot's owner; `None` if no shard takes new addresses.
-    pub shard: Option<Ipv6Addr>,
+    /// The slot's owner; `None` if no shard takes new addresses.
+    pub shard: Option<BaseSid>,
 }
 
 // The form of the function is serde's.
@@ -89,20 +87,13 @@ impl ShardTable {
     /// Builds the table of these shards; without any, nobody owns a slot.
     ///
     /// # Errors
-    /// Base SIDs that are none, one shard with two weights, too many shards or slots, and fewer
-    /// slots than shards.
+    /// One shard with two weights, too many shards or slots, and fewer slots than shards.
     pub fn build(size: TableSize, shards: &[Shard]) -> Result<Self, ShardError> {
         if size.get() > Self::MAX_SLOTS {
             return Err(ShardError::TableTooLarge {
                 requested: size.get(),
                 max: Self::MAX_SLOTS,
             });
-        }
-        for &Shard { sid, .. } in shards {
-            let base = base_sid(sid)?;
-            if base != sid {
-                return Err(ShardError::NotBase { sid, base });
-            }
         }
         let shards = merged(shards)?;
         let keys: Vec<_> = shards.iter().map(|shard| member_key(shard.sid)).collect();

@@ -2,6 +2,7 @@
 //! Placement of tenants' packets on shards, against vectors and against a transcription of the
 //! rules that shares nothing with the crate.
 
+mod fleet;
 mod properties;
 mod reference;
 mod shards;

@@ -4,16 +4,13 @@
 use std::net::{IpAddr, Ipv6Addr};
 
 use guideway::maglev::TableSize;
-use guideway::placement::{FlowFields, HashKey, HashTable, Ports, Scope, Shard, ShardTable};
+use guideway::placement::{FlowFields, HashKey, HashTable, Ports, Scope, ShardTable};
 
-fn shards() -> Vec<Shard> {
-    let sid = |node| Ipv6Addr::new(0x2001, 0xdb8, 0xff09, node, 0xe000, 0, 0, 0);
-    (0x10..0x13).map(|node| Shard::new(sid(node))).collect()
-}
+use crate::fleet::shards;
 
 /// How many of `keys` each of three shards gets.
 fn counts(keys: impl Iterator<Item = HashKey>) -> [usize; 3] {
-    let shards = shards();
+    let shards = shards(0x10..0x13);
     let table = ShardTable::build(TableSize::SHARD, &shards).expect("shards");
     let mut counts = [0; 3];
     for key in keys {
@@ -64,10 +61,8 @@ fn flows_of_one_address() {
 /// With up to 32 shards of equal weight, shares of the usual table differ by one slot.
 #[test]
 fn equal_weights_have_equal_shares() {
-    let sid = |node| Ipv6Addr::new(0x2001, 0xdb8, 0xff09, node, 0xe000, 0, 0, 0);
     for count in 2..=32 {
-        let shards: Vec<_> = (1..=count).map(|node| Shard::new(sid(node))).collect();
-        let table = ShardTable::build(TableSize::SHARD, &shards).expect("shards");
+        let table = ShardTable::build(TableSize::SHARD, &shards(1..=count)).expect("shards");
         let shares = table.table().shares();
         let least = 1021 / u32::from(count);
         let fair = |slots: u32| slots == least || slots == least + 1;

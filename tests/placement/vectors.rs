@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! The published vectors, against the crate and against the transcription.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 
 use guideway::maglev::TableSize;
 use guideway::placement::{
@@ -9,6 +9,7 @@ use guideway::placement::{
 };
 use serde::Deserialize;
 
+use crate::fleet;
 use crate::reference::{self, Packet};
 use crate::tables;
 
@@ -226,7 +227,7 @@ fn tables_of_shards() {
         let shards: Vec<_> = vector.members.iter().rev().collect();
         let shards: Vec<_> = shards
             .iter()
-            .map(|member| Shard::new(member.key.parse().expect("an address")))
+            .map(|member| Shard::new(member.key.parse().expect("a SID")))
             .collect();
         let table = ShardTable::build(size, &shards).expect("shards");
         let weighted: Vec<_> = vector
@@ -270,7 +271,7 @@ fn tables_with_weights() {
         let shards: Vec<_> = (0x10..)
             .zip(weights)
             .map(|(node, weight)| Shard {
-                sid: Ipv6Addr::new(0x2001, 0xdb8, 0xff09, node, 0xe000, 0, 0, 0),
+                sid: fleet::sid(node),
                 weight,
             })
             .collect();
@@ -288,9 +289,7 @@ fn tables_with_weights() {
 /// The whole way of the specification's example.
 #[test]
 fn the_first_vector_lands_on_the_first_shard() {
-    let shards: Vec<_> = (0x10..0x13)
-        .map(|node| Shard::new(Ipv6Addr::new(0x2001, 0xdb8, 0xff09, node, 0xe000, 0, 0, 0)))
-        .collect();
+    let shards = fleet::shards(0x10..0x13);
     let source = "2001:db8:aaaa::7".parse().expect("an address");
     let key = HashKey::source(Scope::of(HashTable(42)), source);
     let placement = guideway::placement::place(TableSize::SHARD, &shards, &key).expect("shards");

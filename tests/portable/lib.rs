@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! The crate's tables and placement, and nothing else of it than what these use.
 
+#[path = "../../src/addr.rs"]
+pub mod addr;
 #[allow(dead_code)] // other modules use the rest
 #[path = "../../src/hash.rs"]
 pub mod hash;
@@ -13,3 +15,5 @@ pub mod id;
 pub mod maglev;
 #[path = "../../src/placement/mod.rs"]
 pub mod placement;
+#[path = "../../src/srv6.rs"]
+pub mod srv6;
