@@ -24,24 +24,34 @@ mod generated {
 
 use generated::types;
 
+pub(crate) use types::__sk_buff as SkBuff;
 pub use types::{
     gw_abi as Abi, gw_admission as Admission, gw_backend as Backend,
     gw_backend_flag as BackendFlag, gw_backend_state as BackendState,
     gw_backend_stats as BackendStats, gw_bind_operation as BindOperation,
     gw_bind_request as BindRequest, gw_bind_result as BindResult, gw_binding as Binding,
-    gw_binding_state as BindingState, gw_bound as Bound, gw_cid_key as CidKey,
-    gw_collection as Collection, gw_counter as Counter, gw_crypto_slot as CryptoSlot,
-    gw_event as Event, gw_event_bucket as EventBucket, gw_event_kind as EventKind,
-    gw_flow_key as FlowKey, gw_fragments as Fragments, gw_generation as Generation,
-    gw_index as Index, gw_key_request as KeyRequest, gw_level as Level, gw_limit as Limit,
-    gw_meta as Meta, gw_occupancy as Occupancy, gw_policy as Policy, gw_quic_config as QuicConfig,
-    gw_quic_mode as QuicMode, gw_reason as Reason, gw_reason_stats as ReasonStats,
+    gw_binding_state as BindingState, gw_block_action as BlockAction, gw_bound as Bound,
+    gw_cid_key as CidKey, gw_class_kind as ClassKind, gw_collection as Collection,
+    gw_counter as Counter, gw_crypto_slot as CryptoSlot, gw_egress_config as EgressConfig,
+    gw_egress_counter as EgressCounter, gw_egress_limit as EgressLimit,
+    gw_egress_profile as EgressProfile, gw_egress_stats as EgressStats, gw_event as Event,
+    gw_event_bucket as EventBucket, gw_event_kind as EventKind, gw_family as Family,
+    gw_flow_key as FlowKey, gw_flow_pin_key as FlowPinKey, gw_fragments as Fragments,
+    gw_generation as Generation, gw_group_flag as GroupFlag, gw_group_header as GroupHeader,
+    gw_group_layout as GroupLayout, gw_index as Index, gw_key_request as KeyRequest,
+    gw_level as Level, gw_limit as Limit, gw_member as Member, gw_member_flag as MemberFlag,
+    gw_meta as Meta, gw_next_hop as NextHop, gw_occupancy as Occupancy, gw_pin as Pin,
+    gw_pin_bind as PinBind, gw_pin_key as PinKey, gw_pin_state as PinState, gw_pin_use as PinUse,
+    gw_policy as Policy, gw_quic_config as QuicConfig, gw_quic_mode as QuicMode,
+    gw_reason as Reason, gw_reason_stats as ReasonStats, gw_route as Route,
+    gw_route_key as RouteKey, gw_route_key_bits as RouteKeyBits, gw_route_kind as RouteKind,
     gw_routing as Routing, gw_rule as Rule, gw_server_id as ServerId,
     gw_server_id_flag as ServerIdFlag, gw_service as Service, gw_service_flag as ServiceFlag,
-    gw_service_key as ServiceKey, gw_service_stats as ServiceStats, gw_slot as Slot,
-    gw_slot_word as SlotWord, gw_sweep as Sweep, gw_sweep_account as SweepAccount,
+    gw_service_key as ServiceKey, gw_service_stats as ServiceStats, gw_shard_stats as ShardStats,
+    gw_slot as Slot, gw_slot_word as SlotWord, gw_sweep as Sweep, gw_sweep_account as SweepAccount,
     gw_sweep_counts as SweepCounts, gw_sweep_levels as SweepLevels, gw_sweep_reason as SweepReason,
-    gw_sweep_result as SweepResult, gw_sweep_service as SweepService, gw_trace_flag as TraceFlag,
+    gw_sweep_result as SweepResult, gw_sweep_service as SweepService, gw_table_word as TableWord,
+    gw_tenant as Tenant, gw_tenant_flag as TenantFlag, gw_tick as Tick, gw_trace_flag as TraceFlag,
     gw_trace_note as TraceNote,
 };
 
@@ -121,6 +131,36 @@ pod! {
         packets, generation, hash, service_id, backend_id, slot, row, base, reason, rule, flags,
         zero,
     }
+    Tenant {
+        ifindex, table_id, hash_table, zero, argument, flags, pin_quota, zero2, gateway6, gateway4,
+        zero3,
+    }
+    RouteKey { prefixlen, table_id, family, zero, address }
+    NextHop { ifindex, mtu, dmac, smac }
+    Route {
+        kind, action, origin, argument, zero, group_id, incarnation, fnv12, fnv5, next_hop, zero2,
+        sid,
+    }
+    EgressConfig {
+        node_sid, profile, hop_limit, dscp, zero, mss6, mss4, icmp_rate, icmp_burst, event_rate,
+        event_burst, zero2,
+    }
+    EgressStats { counters }
+    ShardStats { packets, bytes }
+    GroupHeader {
+        layout, flags, incarnation, publication, next_slot_generation, table_size, slots_used,
+        candidates, active, ineligible, pin_idle_ticks, pin_refresh_ticks, hash_group, class_kind,
+        class_bits, zero, profile, class_prefix, table_digest, published_ns, pin_idle_seconds,
+        zero2, zero3,
+    }
+    Member { sid, flags, generation, next_hop, weight, base_packets, base_bytes }
+    PinKey { table_id, family, group_id, zero, source }
+    FlowPinKey {
+        table_id, family, protocol, group_id, zero, source_port, destination_port, source,
+        destination,
+    }
+    Pin { bind, last_seen_tick, tag }
+    PinUse { pins, refused }
     Meta {
         magic, abi_major, abi_minor, instance, generation_mark, incarnation_mark, flows, cids, slots,
         cells, zero,

@@ -9,6 +9,7 @@
 pub mod attach;
 pub mod barrier;
 pub mod clock;
+pub mod egress_object;
 pub mod keys;
 pub mod map;
 pub mod memory;
@@ -22,6 +23,7 @@ pub mod record;
 pub mod ring;
 pub mod routine;
 pub mod run;
+pub mod snapshot;
 pub mod statedir;
 pub mod typed;
 

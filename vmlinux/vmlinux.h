@@ -28,6 +28,7 @@ enum bpf_map_type {
 	BPF_MAP_TYPE_ARRAY = 2,
 	BPF_MAP_TYPE_PROG_ARRAY = 3,
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_MAP_TYPE_LPM_TRIE = 11,
 	BPF_MAP_TYPE_ARRAY_OF_MAPS = 12,
 	BPF_MAP_TYPE_DEVMAP_HASH = 25,
 	BPF_MAP_TYPE_RINGBUF = 27,
@@ -40,6 +41,7 @@ enum {
 };
 
 enum {
+	BPF_F_NO_PREALLOC = 1U << 0,
 	BPF_F_RDONLY_PROG = 1U << 7,
 	BPF_F_INNER_MAP = 1U << 12,
 };
@@ -54,6 +56,57 @@ enum xdp_action {
 	XDP_PASS = 2,
 	XDP_TX = 3,
 	XDP_REDIRECT = 4,
+};
+
+enum tc_action {
+	TC_ACT_UNSPEC = -1,
+	TC_ACT_SHOT = 2,
+	TC_ACT_REDIRECT = 7,
+};
+
+enum bpf_adj_room_mode {
+	BPF_ADJ_ROOM_MAC = 1,
+};
+
+enum {
+	BPF_F_ADJ_ROOM_FIXED_GSO = 1ULL << 0,
+	BPF_F_ADJ_ROOM_ENCAP_L3_IPV6 = 1ULL << 2,
+};
+
+struct __sk_buff {
+	__u32 len;
+	__u32 pkt_type;
+	__u32 mark;
+	__u32 queue_mapping;
+	__u32 protocol;
+	__u32 vlan_present;
+	__u32 vlan_tci;
+	__u32 vlan_proto;
+	__u32 priority;
+	__u32 ingress_ifindex;
+	__u32 ifindex;
+	__u32 tc_index;
+	__u32 cb[5];
+	__u32 hash;
+	__u32 tc_classid;
+	__u32 data;
+	__u32 data_end;
+	__u32 napi_id;
+	__u32 family;
+	__u32 remote_ip4;
+	__u32 local_ip4;
+	__u32 remote_ip6[4];
+	__u32 local_ip6[4];
+	__u32 remote_port;
+	__u32 local_port;
+	__u32 data_meta;
+	__u64 flow_keys; /* a pointer */
+	__u64 tstamp;
+	__u32 wire_len;
+	__u32 gso_segs;
+	__u64 sk; /* a pointer */
+	__u32 gso_size;
+	__u32 tstamp_type; /* and padding */
 };
 
 struct xdp_md {

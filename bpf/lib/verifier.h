@@ -32,6 +32,21 @@
 #define gw_opaque(value) asm volatile("" : "+r"(value))
 
 /*
+ * Whether an index is below a limit, for one that is a remainder or comes out of a map: clang removes
+ * the comparison of the former, and computes the address of the latter before it compares (clang 14
+ * and 16, "R1 max value is outside of the allowed memory range"). The index is good only behind it.
+ */
+#define gw_is_below(index, limit) \
+	({ \
+		bool below; \
+		gw_opaque(index); \
+		below = (index) < (limit); \
+		if (below) \
+			gw_opaque(index); \
+		below; \
+	})
+
+/*
  * Makes the compiler load struct gw_packet again, which the verifier then knows nothing about.
  * Without this it follows each combination of constants to the end: more than a million
  * instructions (clang 14 and 16, Linux 6.18). And without CAP_PERFMON an index into a map value

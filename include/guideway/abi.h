@@ -7,7 +7,9 @@
 #include "affinity.h"
 #include "bind.h"
 #include "crypto.h"
+#include "egress.h"
 #include "events.h"
+#include "group.h"
 #include "limits.h"
 #include "meta.h"
 #include "reasons.h"
@@ -45,6 +47,19 @@ GW_SIZE(gw_event, 88);
 GW_SIZE(gw_event_bucket, 48);
 GW_SIZE(gw_trace_note, 48);
 GW_SIZE(gw_meta, 56);
+GW_SIZE(gw_tenant, 64);
+GW_SIZE(gw_route_key, 28);
+GW_SIZE(gw_next_hop, 20);
+GW_SIZE(gw_route, 64);
+GW_SIZE(gw_egress_config, 128);
+GW_SIZE(gw_egress_stats, 1024);
+GW_SIZE(gw_shard_stats, 16);
+GW_SIZE(gw_group_header, 128);
+GW_SIZE(gw_member, 64);
+GW_SIZE(gw_pin_key, 24);
+GW_SIZE(gw_flow_pin_key, 44);
+GW_SIZE(gw_pin, 16);
+GW_SIZE(gw_pin_use, 16);
 
 _Static_assert(sizeof(struct gw_generation) <= GW_CELL_BYTES, "a generation header is one cell");
 _Static_assert(sizeof(struct gw_service) <= GW_CELL_BYTES, "a service is one cell");

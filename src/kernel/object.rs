@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 use libbpf_rs::skel::OpenSkel;
 use libbpf_rs::OpenObject;
 
-use super::load::{take, Loading};
+use super::load::{take, Loading, Parts};
 use super::map::{Map, MapShape};
 use super::probe::Capability;
 use super::program::Program;
@@ -58,7 +58,7 @@ pub struct Options<'a> {
 /// A loaded program and its maps, each an owned handle.
 #[derive(Debug)]
 pub struct Object {
-    /// The program, `gw_quiclb`.
+    /// The program that packets meet.
     pub program: Program,
     maps: BTreeMap<String, Map>,
     verifier_report: String,
@@ -135,7 +135,7 @@ impl Options<'_> {
         // It must live until the object is loaded.
         let template = template.transpose()?;
         let mut storage = MaybeUninit::uninit();
-        let mut parts = with_builder!(self.keys, builder => {
+        let parts = with_builder!(self.keys, builder => {
             self.loading().load(builder, &mut storage, |skeleton| {
                 if let Some(data) = skeleton.maps.rodata_data.as_mut() {
                     data.gw_tracing = self.tracing;
@@ -146,11 +146,7 @@ impl Options<'_> {
                 change(skeleton.open_object_mut())
             })
         })?;
-        Ok(Object {
-            program: take(&mut parts.programs, "program", NAME)?,
-            maps: parts.maps,
-            verifier_report: parts.verifier_report,
-        })
+        Ok(Object::new(parts, NAME)?)
     }
 }
 
@@ -160,6 +156,14 @@ fn set_template(object: &mut OpenObject, template: &Map) -> Result<(), libbpf_rs
 }
 
 impl Object {
+    pub(super) fn new(mut parts: Parts, program: &str) -> Result<Self, SysError> {
+        Ok(Self {
+            program: take(&mut parts.programs, "program", program)?,
+            maps: parts.maps,
+            verifier_report: parts.verifier_report,
+        })
+    }
+
     /// Takes a map out by its name.
     pub fn take_map(&mut self, name: &str) -> Result<Map, SysError> {
         take(&mut self.maps, "map", name)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Runs an XDP program on given bytes, without an interface.
+//! Runs a program on given bytes: an XDP program without an interface, a classifier as on one.
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
@@ -9,6 +9,7 @@ use libbpf_sys::{bpf_test_run_opts, xdp_md};
 use super::program::Program;
 use super::sys::{check, size};
 use super::SysError;
+use crate::abi::SkBuff;
 
 /// Room beyond the frame, for programs that grow it.
 const HEADROOM_BYTES: usize = 256;
@@ -68,34 +69,89 @@ impl Run<'_> {
         program: &Program,
         output: &mut Vec<u8>,
     ) -> Result<(u32, Duration), SysError> {
-        output.clear();
-        output.resize(self.frame.len() + HEADROOM_BYTES, 0);
         let context = xdp_md {
             data_end: self.visible_bytes.unwrap_or(self.frame.len() as u32),
             ingress_ifindex: self.ingress_ifindex,
             ..Default::default()
         };
-        let mut options = bpf_test_run_opts {
-            sz: size::<bpf_test_run_opts>(),
-            data_in: self.frame.as_ptr().cast(),
-            data_size_in: self.frame.len() as u32,
-            data_out: output.as_mut_ptr().cast(),
-            data_size_out: output.len() as u32,
-            ctx_in: std::ptr::from_ref(&context).cast(),
-            ctx_size_in: std::mem::size_of::<xdp_md>() as u32,
-            repeat: i32::try_from(self.repeat).unwrap_or(i32::MAX),
+        test_run(program, self.frame, &context, self.repeat, output)
+    }
+}
+
+/// One run of a classifier.
+#[derive(Debug, Clone, Copy)]
+pub struct ClassifierRun<'a> {
+    /// The frame: at least 14 bytes, up to about 3,500.
+    pub frame: &'a [u8],
+    /// Interface on which the frame seems to arrive; it must exist in the calling thread's network
+    /// namespace.
+    pub ifindex: u32,
+    /// Bytes of a segment, of a frame that is to be segmented; else 0. The kernel marks it as a
+    /// segmented one of no protocol, so that growing it fails.
+    pub gso_bytes: u32,
+}
+
+/// What a run of a classifier came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Classified {
+    /// The program's result, such as `TC_ACT_UNSPEC`, which is -1.
+    pub action: i32,
+    /// The frame afterwards.
+    pub frame: Vec<u8>,
+    /// How long it took as the kernel measured it.
+    pub duration: Duration,
+}
+
+impl ClassifierRun<'_> {
+    /// Runs `program` once.
+    ///
+    /// # Errors
+    /// ENODEV if there is no such interface; EINVAL for a frame that is too short.
+    pub fn run(&self, program: &Program) -> Result<Classified, SysError> {
+        let context = SkBuff {
+            ifindex: self.ifindex,
+            gso_size: self.gso_bytes,
             ..Default::default()
         };
-        // SAFETY: each pointer leads to as many bytes as the size beside it says, all outlive the
-        // call, and the output is exclusively ours.
-        let result = unsafe {
-            libbpf_sys::bpf_prog_test_run_opts(program.as_fd().as_raw_fd(), &mut options)
-        };
-        check(result, "run program", program.name())?;
-        output.truncate(options.data_size_out as usize);
-        Ok((
-            options.retval,
-            Duration::from_nanos(u64::from(options.duration)),
-        ))
+        let mut frame = Vec::new();
+        let (action, duration) = test_run(program, self.frame, &context, 1, &mut frame)?;
+        Ok(Classified {
+            action: action as i32,
+            frame,
+            duration,
+        })
     }
+}
+
+/// Runs `program` with the kernel's context for its kind and leaves the frame in `output`.
+fn test_run<C>(
+    program: &Program,
+    frame: &[u8],
+    context: &C,
+    repeat: u32,
+    output: &mut Vec<u8>,
+) -> Result<(u32, Duration), SysError> {
+    output.clear();
+    output.resize(frame.len() + HEADROOM_BYTES, 0);
+    let mut options = bpf_test_run_opts {
+        sz: size::<bpf_test_run_opts>(),
+        data_in: frame.as_ptr().cast(),
+        data_size_in: frame.len() as u32,
+        data_out: output.as_mut_ptr().cast(),
+        data_size_out: output.len() as u32,
+        ctx_in: std::ptr::from_ref(context).cast(),
+        ctx_size_in: std::mem::size_of::<C>() as u32,
+        repeat: i32::try_from(repeat).unwrap_or(i32::MAX),
+        ..Default::default()
+    };
+    // SAFETY: each pointer leads to as many bytes as the size beside it says, all outlive the call,
+    // and the output is exclusively ours.
+    let result =
+        unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_fd().as_raw_fd(), &mut options) };
+    check(result, "run program", program.name())?;
+    output.truncate(options.data_size_out as usize);
+    Ok((
+        options.retval,
+        Duration::from_nanos(u64::from(options.duration)),
+    ))
 }

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * gw_egress: sends tenants' packets to egress shards, encapsulated with SRv6.
+ *
+ * It runs where a tenant's packets come in from its interface. Fail open before a route matches: what
+ * is not ours is left to the next program. Fail closed after that: the packet is sent to the shard of
+ * its route, or to the member of a group that its pin or the group's table names, or it is dropped for
+ * a named reason; only a route that says so lets it pass.
+ */
+#include "egress/encap.h"
+#include "egress/parse.h"
+#include "egress/run.h"
+#include "egress/select.h"
+
+static __always_inline void gw_count_shard(const struct gw_egress_run *run, __u32 slot, __u32 bytes)
+{
+	__u32 index = run->route->group_id * gw_max_members + slot;
+	struct gw_shard_stats *stats = bpf_map_lookup_elem(&gw_shardstat, &index);
+
+	if (!stats)
+		return;
+	stats->packets++;
+	stats->bytes += bytes;
+}
+
+static __always_inline int gw_to_shard(struct gw_egress_run *run)
+{
+	const struct gw_route *route = run->route;
+	int step;
+
+	if (!route->next_hop.ifindex)
+		return GW_EGRESS_DROP_BAD_ROUTE;
+	step = gw_encapsulate(run, &route->next_hop, route->sid, 0);
+	if (step != GW_NEXT)
+		return step;
+	if (bpf_redirect(route->next_hop.ifindex, 0) != TC_ACT_REDIRECT)
+		return GW_EGRESS_DROP_REDIRECT;
+	return GW_EGRESS_SHARD;
+}
+
+static __always_inline int gw_to_group(struct gw_egress_run *run)
+{
+	struct gw_choice choice = {};
+	__u32 bytes = run->skb->len;
+	const struct gw_member *member;
+	int step = gw_select(run, &choice);
+
+	if (step != GW_NEXT)
+		return step;
+	member = choice.member;
+	if (!member || !member->next_hop.ifindex)
+		return GW_EGRESS_DROP_BAD_SNAPSHOT;
+	step = gw_encapsulate(run, &member->next_hop, member->sid,
+			      choice.group->profile & GW_PROFILE_ECN_NORMAL);
+	if (step != GW_NEXT)
+		return step;
+	if (bpf_redirect(member->next_hop.ifindex, 0) != TC_ACT_REDIRECT)
+		return GW_EGRESS_DROP_REDIRECT;
+	gw_count_shard(run, choice.slot, bytes);
+	return GW_EGRESS_GROUP;
+}
+
+static __always_inline int gw_follow_route(struct gw_egress_run *run)
+{
+	switch (run->route->kind) {
+	case GW_ROUTE_PASS:
+		return GW_EGRESS_PASS;
+	case GW_ROUTE_SHARD:
+		return gw_to_shard(run);
+	case GW_ROUTE_GROUP:
+		return gw_to_group(run);
+	case GW_ROUTE_BLOCK:
+		return GW_EGRESS_DROP_BLOCKED;
+	default:
+		return GW_EGRESS_DROP_BAD_ROUTE;
+	}
+}
+
+static __always_inline int gw_egress_verdict(__u32 end)
+{
+	switch (end) {
+	case GW_EGRESS_SHARD:
+	case GW_EGRESS_GROUP:
+		return TC_ACT_REDIRECT;
+	case GW_EGRESS_PASS:
+		return TC_ACT_UNSPEC;
+	default:
+		return end < GW_EGRESS_DROP_BAD_ROUTE ? TC_ACT_UNSPEC : TC_ACT_SHOT;
+	}
+}
+
+SEC("tc")
+int gw_egress(struct __sk_buff *skb)
+{
+	struct gw_egress_run run = { .skb = skb };
+	int end = gw_classify(&run);
+
+	if (end == GW_NEXT)
+		end = gw_follow_route(&run);
+	gw_egress_count(end);
+	return gw_egress_verdict(end);
+}
+
+char _license[] SEC("license") = "Dual BSD/GPL";

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* One run of the egress program: the packet, and what was found for it. */
+#ifndef GW_EGRESS_RUN_H
+#define GW_EGRESS_RUN_H
+
+#include "../lib/bytes.h"
+#include "../lib/verifier.h"
+#include "../maps/egress.h"
+
+/* What a step returns when the packet goes on; else the counter that it ends in. */
+#define GW_NEXT (-1)
+
+enum gw_wire {
+	GW_ETH_BYTES = 14,
+	GW_ETH_IPV4 = 0x0800,
+	GW_ETH_IPV6 = 0x86dd,
+	GW_IPV4_BYTES = 20,
+	GW_IPV6_BYTES = 40,
+	GW_PROTO_IPIP = 4,
+	GW_PROTO_TCP = 6,
+	GW_PROTO_UDP = 17,
+	GW_PROTO_IPV6 = 41,
+	GW_PROTO_ICMPV6 = 58,
+};
+
+struct gw_egress_run {
+	struct __sk_buff *skb;
+	const struct gw_egress_config *config;
+	const struct gw_route *route;
+	/* IPv4 in the first four bytes. */
+	__u64 source[2];
+	__u64 destination[2];
+	__u32 table_id;
+	__u32 pin_quota;
+	__u32 inner_bytes; /* as the inner header says */
+	__u32 l4_at; /* from the beginning of the frame */
+	__u16 tenant_argument;
+	__u8 family; /* enum gw_family */
+	__u8 protocol; /* the first next header */
+	__u8 fragment; /* IPv4: any part of one */
+	__u8 traffic_class;
+	__be16 ports[2]; /* by flow; 0 where there are none */
+};
+
+static __always_inline void gw_egress_count(__u32 counter)
+{
+	__u32 zero = 0;
+	struct gw_egress_stats *stats = bpf_map_lookup_elem(&gw_eg_stat, &zero);
+
+	if (stats)
+		stats->counters[counter & (GW_EGRESS_COUNTERS - 1)]++;
+}
+
+#endif

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! The egress program on the kernel: each packet's end, its bytes and what was counted.
+
+mod frames;
+mod groups;
+mod machine;
+#[path = "../common/netns.rs"]
+mod netns;
+mod open;
+mod ordinary;
+mod pins;
+mod reference;
