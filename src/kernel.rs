@@ -25,6 +25,7 @@ pub mod routine;
 pub mod run;
 pub mod snapshot;
 pub mod statedir;
+pub mod tc;
 pub mod typed;
 
 mod ethtool;

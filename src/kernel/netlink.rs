@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Questions to the kernel by netlink: one request, all its answers.
+//! Questions to the kernel by netlink, with all their answers, and orders.
+
+mod order;
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -12,7 +14,11 @@ use nix::sys::time::{TimeVal, TimeValLike};
 
 use super::SysError;
 
+pub(super) use order::order;
+
 const HEADER_BYTES: usize = 16;
+/// Where in a header the flags are.
+const FLAGS_AT: usize = 6;
 /// Larger than any part of an answer that the kernel makes.
 const BUFFER_BYTES: usize = 64 << 10;
 /// The kernel answers at once; this ends a wait for an answer that was lost.
@@ -54,12 +60,7 @@ fn ask(
     let told = |errno| SysError::from_nix(OP, what, errno);
     let socket = open(protocol).map_err(told)?;
     let flags = libc::NLM_F_REQUEST | if dump { libc::NLM_F_DUMP } else { 0 };
-    let mut message = Vec::with_capacity(HEADER_BYTES + body.len());
-    message.extend_from_slice(&((HEADER_BYTES + body.len()) as u32).to_ne_bytes());
-    message.extend_from_slice(&kind.to_ne_bytes());
-    message.extend_from_slice(&(flags as u16).to_ne_bytes());
-    message.extend_from_slice(&[1, 0, 0, 0, 0, 0, 0, 0]);
-    message.extend_from_slice(body);
+    let message = message(kind, flags, body);
     send(socket.as_raw_fd(), &message, MsgFlags::empty()).map_err(told)?;
 
     let mut answer = Answer::default();
@@ -77,6 +78,16 @@ fn ask(
     }
 }
 
+fn message(kind: u16, flags: i32, body: &[u8]) -> Vec<u8> {
+    let mut message = Vec::with_capacity(HEADER_BYTES + body.len());
+    message.extend_from_slice(&((HEADER_BYTES + body.len()) as u32).to_ne_bytes());
+    message.extend_from_slice(&kind.to_ne_bytes());
+    message.extend_from_slice(&(flags as u16).to_ne_bytes());
+    message.extend_from_slice(&[1, 0, 0, 0, 0, 0, 0, 0]);
+    message.extend_from_slice(body);
+    message
+}
+
 /// What the kernel answers to one request.
 #[derive(Debug, Default)]
 struct Answer {
@@ -89,7 +100,6 @@ impl Answer {
     /// Takes a part of it, which is whole messages; whether it was the last, or the error that the
     /// kernel answers.
     fn take(&mut self, mut part: &[u8], dump: bool) -> Result<bool, i32> {
-        const FLAGS_AT: usize = 6;
         while let Some((kind, body, next)) = split(part, HEADER_BYTES, 4) {
             let flags = half(part, FLAGS_AT).unwrap_or(0);
             self.interrupted |= dump && i32::from(flags) & libc::NLM_F_DUMP_INTR != 0;

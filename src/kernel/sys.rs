@@ -6,6 +6,7 @@
 
 pub(super) mod link;
 pub(super) mod object;
+pub(super) mod tcx;
 pub(super) mod xdp;
 
 use std::ffi::{c_int, CString};

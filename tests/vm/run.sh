@@ -13,9 +13,9 @@ cd "$(dirname "$0")/../.."
 cache=target/kernels
 here=tests/vm
 # In the order of their dependencies.
-modules='llc stp bridge veth'
+modules='llc stp bridge veth sch_ingress cls_bpf cls_u32'
 # What tests run as commands, beside the applets of busybox. Its shell would prefer its own `ip`.
-tools='ip ethtool flock unshare dash'
+tools='ip tc ethtool flock unshare dash'
 
 main() {
     install_tools
@@ -95,8 +95,11 @@ make_root() {
 
 # Fetches the newest kernel of a series, once.
 fetch() {
-    local directory=$1 series=$2 package module
-    [ -e "$directory/vmlinuz" ] && return
+    local directory=$1 series=$2 package module complete=yes
+    for module in $modules; do
+        [ -e "$directory/modules/$module.ko" ] || complete=no
+    done
+    [ -e "$directory/vmlinuz" ] && [ $complete = yes ] && return
     newest() {
         apt-cache search --names-only "^linux-image-${series//./\\.}\.[^-]*(-[0-9]+)?-cloud-amd64\$" |
             cut -d' ' -f1 | sort -V | tail -1
