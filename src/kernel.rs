@@ -27,6 +27,7 @@ pub mod snapshot;
 pub mod statedir;
 pub mod tc;
 pub mod typed;
+pub mod write_barrier;
 
 mod ethtool;
 mod load;
