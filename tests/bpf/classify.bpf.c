@@ -7,17 +7,7 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
-/* The beginning of the kernel's struct __sk_buff. */
-struct packet {
-	__u32 len;
-	__u32 pkt_type;
-	__u32 mark;
-	__u32 queue_mapping;
-	__u32 protocol;
-};
-
 enum {
-	TC_ACT_UNSPEC = -1,
 	/* For local experiments. */
 	ETHERTYPE = 0x88b5,
 	/* Where the number of a packet is. */
@@ -49,7 +39,7 @@ struct {
 	__type(value, __u32);
 } gw_t_order SEC(".maps");
 
-static __always_inline int note(struct packet *packet, __u32 who)
+static __always_inline int note(struct __sk_buff *packet, __u32 who)
 {
 	__u32 number, zero = 0, *times, *order;
 	__u64 *total;
@@ -71,19 +61,19 @@ static __always_inline int note(struct packet *packet, __u32 who)
 }
 
 SEC("tc")
-int gw_t_one(struct packet *packet)
+int gw_t_one(struct __sk_buff *packet)
 {
 	return note(packet, 1);
 }
 
 SEC("tc")
-int gw_t_two(struct packet *packet)
+int gw_t_two(struct __sk_buff *packet)
 {
 	return note(packet, 2);
 }
 
 SEC("tc")
-int gw_t_three(struct packet *packet)
+int gw_t_three(struct __sk_buff *packet)
 {
 	return note(packet, 3);
 }
