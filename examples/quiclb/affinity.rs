@@ -13,10 +13,10 @@ use guideway::quiclb::{
 };
 
 use crate::args::{ExportArgs, ImportArgs};
-use crate::failure::{Done, Failure};
 use crate::input;
-use crate::output::{Output, Target};
+use crate::target::Target;
 use crate::text::Table;
+use crate::tool::{Done, Failure, Output};
 
 pub(crate) fn export(
     arguments: &ExportArgs,

@@ -7,11 +7,10 @@ use guideway::quiclb::{StateRoot, Wanted};
 use serde_json::Value;
 
 use crate::args::ApplyArgs;
-use crate::failure::{Done, Failure};
 use crate::input::{self, Document};
-use crate::output::Output;
 use crate::plan::{change_text, disruption_text, warnings_text};
 use crate::status;
+use crate::tool::{Done, Failure, Output};
 
 pub(crate) fn run(
     arguments: &ApplyArgs,

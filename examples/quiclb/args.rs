@@ -7,22 +7,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::PossibleValuesParser;
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
 use guideway::affinity::Conflict;
 use guideway::capture::{from_hex, HexTextError};
 use guideway::id::{InstanceId, InterfaceName};
 use guideway::plan::{CheckCode, Options};
 use guideway::quiclb::{schema, StateRoot};
 
-const EXIT_CODES: &str = "\
-Exit codes:
-  0  done
-  1  error: nothing was done, unless the message says so
-  2  usage: the command line makes no sense
-  3  partial: some of it was done, the output says what not
-  4  refused: somebody else has the interface or the lock, the plan is stale, or the state is of
-     another version; nothing was changed
-  5  degraded: done, and something is wrong that the output tells";
+use crate::tool::{Form, EXIT_CODES};
 
 /// Direct-server-return load balancer for QUIC, UDP and TCP.
 #[derive(Debug, Parser)]
@@ -51,15 +43,6 @@ impl Cli {
     pub(crate) fn state_root(&self) -> StateRoot {
         StateRoot::new(&self.state_root)
     }
-}
-
-/// Form of the output.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Form {
-    /// For people.
-    Text,
-    /// One JSON object; events and run: one per line.
-    Json,
 }
 
 #[derive(Debug, Subcommand)]
@@ -317,31 +300,4 @@ pub(crate) struct SchemaArgs {
     /// Name of the document
     #[arg(value_parser = PossibleValuesParser::new(schema::NAMES))]
     pub(crate) name: String,
-}
-
-/// What clap has to say, without its mark of an error.
-pub(crate) fn message(error: &clap::Error) -> String {
-    let text = error.render().to_string();
-    text.trim_end()
-        .strip_prefix("error: ")
-        .unwrap_or(&text)
-        .to_owned()
-}
-
-/// Whether a command line that cannot be read asks for JSON.
-pub(crate) fn wants_json(arguments: &[OsString]) -> bool {
-    let mut json = false;
-    let mut arguments = arguments
-        .iter()
-        .skip(1)
-        .map(|argument| argument.to_string_lossy());
-    while let Some(argument) = arguments.next() {
-        match argument.as_ref() {
-            "--" => break,
-            "-o" | "--output" => json = arguments.next().is_some_and(|form| form == "json"),
-            "-ojson" | "-o=json" | "--output=json" => json = true,
-            _ => {}
-        }
-    }
-    json
 }

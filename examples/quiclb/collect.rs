@@ -8,7 +8,7 @@ use guideway::kernel::clock::monotonic_ns;
 use guideway::quiclb::collector::{CollectError, Stepped};
 use guideway::quiclb::{Collector, CollectorOptions, StateRoot};
 
-use crate::failure::Failure;
+use crate::tool::Failure;
 
 pub(crate) struct Collecting {
     instance: InstanceId,

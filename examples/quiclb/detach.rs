@@ -4,8 +4,7 @@
 use guideway::quiclb::{detach, Detached, StateRoot};
 
 use crate::args::DetachArgs;
-use crate::failure::{Done, Failure};
-use crate::output::Output;
+use crate::tool::{Done, Failure, Output};
 
 pub(crate) fn run(
     arguments: &DetachArgs,

@@ -6,10 +6,9 @@ use std::path::Path;
 use guideway::quiclb::{Op, PlanError, QuicLb, SpecDiff, StateRoot};
 
 use crate::args::DiffArgs;
-use crate::failure::{Done, Failure};
 use crate::input;
-use crate::output::Output;
 use crate::plan::{change_text, disruption_text, warnings_text};
+use crate::tool::{Done, Failure, Output};
 
 pub(crate) fn run(
     arguments: &DiffArgs,

@@ -7,11 +7,10 @@ use guideway::plan::CheckResult;
 use guideway::quiclb::{Diagnosis, DoctorCheck, StateRoot};
 
 use crate::args::DoctorArgs;
-use crate::failure::{Done, Failure};
 use crate::input;
-use crate::output::Output;
 use crate::plan::result_text;
 use crate::text::checks;
+use crate::tool::{Done, Failure, Output};
 
 pub(crate) fn run(
     arguments: &DoctorArgs,

@@ -6,9 +6,8 @@ use std::time::{Duration, Instant};
 use guideway::quiclb::{Event, EventLine, EventSummary, QuicLb, StateRoot};
 
 use crate::args::EventsArgs;
-use crate::failure::{Done, Failure};
-use crate::output::{json, Output};
 use crate::text::or_dash;
+use crate::tool::{json, Done, Failure, Output};
 use crate::trace;
 
 /// Events that are taken at once.

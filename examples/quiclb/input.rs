@@ -11,7 +11,7 @@ use guideway::plan::{Live, PlanFile};
 use guideway::quiclb::{QuicLb, StateRoot};
 use guideway::service::Spec;
 
-use crate::failure::Failure;
+use crate::tool::Failure;
 
 /// More than any document has.
 const MAX_BYTES: u64 = 256 << 20;

@@ -19,44 +19,29 @@ mod collect;
 mod detach;
 mod diff;
 mod doctor;
+mod errors;
 mod events;
-mod failure;
 mod input;
-mod output;
 mod plan;
 mod probe;
 mod run;
 mod schema;
 mod status;
+mod target;
 mod text;
 mod trace;
 mod watch;
 
-use std::ffi::OsString;
+#[path = "../common/tool/mod.rs"]
+mod tool;
+
 use std::process::ExitCode;
 
-use clap::Parser;
-
 use args::{Cli, Verb};
-use failure::{Done, Failure};
-use output::Output;
+use tool::{Done, Failure, Output};
 
 fn main() -> ExitCode {
-    let arguments: Vec<OsString> = std::env::args_os().collect();
-    let cli = match Cli::try_parse_from(&arguments) {
-        Ok(cli) => cli,
-        // Help and version are no errors, and go where output goes.
-        Err(error) if !error.use_stderr() => return output::quietly(|| error.print()),
-        Err(error) => {
-            let failure = Failure::usage(args::message(&error));
-            return failure.report(args::wants_json(&arguments));
-        }
-    };
-    let output = Output::new(cli.form());
-    match run(&cli, &output) {
-        Ok(done) => done.code(),
-        Err(failure) => failure.report(output.is_json()),
-    }
+    tool::main(Cli::form, run)
 }
 
 fn run(cli: &Cli, output: &Output) -> Result<Done, Failure> {

@@ -8,10 +8,10 @@ use guideway::quiclb::{plan_here, PlanError, StateRoot};
 use guideway::service::Warning;
 
 use crate::args::PlanArgs;
-use crate::failure::{Done, Failure};
 use crate::input;
-use crate::output::{Output, Target};
+use crate::target::Target;
 use crate::text::{bar, checks, or_dash, percent, Table};
+use crate::tool::{Done, Failure, Output};
 
 pub(crate) fn run(
     arguments: &PlanArgs,

@@ -4,9 +4,8 @@
 use guideway::quiclb::InterfaceProbe;
 
 use crate::args::ProbeArgs;
-use crate::failure::{Done, Failure};
-use crate::output::Output;
 use crate::text::or_dash;
+use crate::tool::{Done, Failure, Output};
 
 pub(crate) fn run(arguments: &ProbeArgs, output: &Output) -> Result<Done, Failure> {
     let probe = InterfaceProbe::of(&arguments.interface)

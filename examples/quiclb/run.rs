@@ -16,8 +16,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 use crate::args::RunArgs;
 use crate::collect::Collecting;
-use crate::failure::{Done, Failure};
-use crate::output::{json, Output};
+use crate::tool::{json, Done, Failure, Output};
 
 pub(crate) fn run(arguments: &RunArgs, root: &StateRoot, output: &Output) -> Result<Done, Failure> {
     let instance = arguments.instance;

@@ -4,8 +4,7 @@
 use guideway::quiclb::schema;
 
 use crate::args::SchemaArgs;
-use crate::failure::{Done, Failure};
-use crate::output::Output;
+use crate::tool::{Done, Failure, Output};
 
 pub(crate) fn run(arguments: &SchemaArgs, output: &Output) -> Result<Done, Failure> {
     let schema = schema::named(&arguments.name)

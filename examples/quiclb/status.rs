@@ -10,9 +10,8 @@ use guideway::quiclb::{
 };
 
 use crate::args::StatusArgs;
-use crate::failure::{Done, Failure};
-use crate::output::Output;
 use crate::text::{bar, checks, or_dash, percent, Table};
+use crate::tool::{Done, Failure, Output};
 
 pub(crate) fn run(
     arguments: &StatusArgs,

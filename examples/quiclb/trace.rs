@@ -14,10 +14,9 @@ use guideway::service::Spec;
 
 use crate::affinity;
 use crate::args::TraceArgs;
-use crate::failure::{Done, Failure};
 use crate::input::{self, Document};
-use crate::output::Output;
 use crate::text::{or_dash, Table};
+use crate::tool::{Done, Failure, Output};
 
 pub(crate) fn run(
     arguments: &TraceArgs,

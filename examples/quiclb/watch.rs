@@ -10,8 +10,7 @@ use guideway::quiclb::{QuicLb, StateRoot, Stats, Status, WatchLine};
 
 use crate::args::WatchArgs;
 use crate::collect::Collecting;
-use crate::failure::{Done, Failure};
-use crate::output::{json, Output};
+use crate::tool::{json, Done, Failure, Output};
 
 pub(crate) fn run(
     arguments: &WatchArgs,

@@ -4,12 +4,13 @@
 use std::ffi::OsStr;
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 
-use guideway::quiclb::schema;
 use serde_json::{json, Value};
 
 use crate::netns::{self, ip, veth};
+use crate::tool;
+pub(crate) use crate::tool::{assert_valid, Ran};
 
 /// The specification that the documentation shows, to the letter.
 pub(crate) const EXAMPLE: &str = r#"{ "instance_id": "1d9016f2-8957-42bc-9dd7-32d684d76446", "interface": "edge0", "mode": "native",
@@ -78,58 +79,22 @@ pub(crate) fn names_in(path: &Path) -> Vec<String> {
     names
 }
 
-/// The tool's binary: cargo builds examples with the tests.
+/// The tool's binary.
 pub(crate) fn binary() -> PathBuf {
-    let test = std::env::current_exe().expect("this test");
-    let binary = test
-        .parent()
-        .and_then(Path::parent)
-        .expect("a build directory")
-        .join("examples/quiclb");
-    assert!(
-        binary.exists(),
-        "{} is not there: cargo build --example quiclb",
-        binary.display()
-    );
-    binary
-}
-
-/// How a run of the tool ended.
-pub(crate) struct Ran {
-    pub(crate) code: i32,
-    pub(crate) stdout: String,
-    pub(crate) stderr: String,
-    what: String,
+    tool::binary("quiclb")
 }
 
 impl Ran {
-    pub(crate) fn of(output: Output, what: String) -> Self {
-        let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
-        Self {
-            code: output.status.code().expect("no signal"),
-            stdout: text(output.stdout),
-            stderr: text(output.stderr),
-            what,
-        }
-    }
-
-    /// Insists on an exit code.
-    #[track_caller]
-    pub(crate) fn exits(self, code: i32) -> Self {
-        assert_eq!(
-            self.code, code,
-            "{}\nstdout: {}\nstderr: {}",
-            self.what, self.stdout, self.stderr
-        );
-        self
-    }
-
-    /// The document on standard output: exactly one JSON object, which satisfies the schema that it
-    /// names, and nothing on standard error.
+    /// The document on standard output, which satisfies the schema that it names.
     #[track_caller]
     pub(crate) fn document(&self) -> Value {
-        assert_eq!(self.stderr, "", "{}", self.what);
-        let document = one_object(&self.stdout, &self.what);
+        let document = self.object();
+        assert!(
+            self.stdout.starts_with("{\"schema\":\"guideway."),
+            "{}: the first member is the schema: {}",
+            self.what,
+            self.stdout
+        );
         let form = document["schema"].as_str().expect("text");
         let name = form.strip_prefix("guideway.").and_then(|name| {
             let name = name.strip_suffix("/v1")?;
@@ -143,19 +108,6 @@ impl Ran {
         document
     }
 
-    /// The error object: exactly one on standard error, nothing on standard output.
-    #[track_caller]
-    pub(crate) fn error(&self) -> Value {
-        assert_eq!(self.stdout, "", "{}", self.what);
-        let error = one_object(&self.stderr, &self.what);
-        let keys = ["faults", "kind", "message", "object", "schema"];
-        let found: Vec<_> = error.as_object().expect("an object").keys().collect();
-        assert_eq!(found, keys, "{}", self.what);
-        assert_eq!(error["schema"], "guideway.error/v1");
-        assert_valid("error", &error);
-        error
-    }
-
     /// The document of a successful run, which must satisfy its schema.
     #[track_caller]
     pub(crate) fn valid(self, name: &str) -> Value {
@@ -163,39 +115,6 @@ impl Ran {
         assert_valid(name, &document);
         document
     }
-
-    /// Insists on an exit code and the kind of the error object.
-    #[track_caller]
-    pub(crate) fn fails(self, code: i32, kind: &str) -> Value {
-        let ran = self.exits(code);
-        let error = ran.error();
-        assert_eq!(error["kind"], kind, "{}: {error}", ran.what);
-        error
-    }
-}
-
-#[track_caller]
-fn one_object(text: &str, what: &str) -> Value {
-    assert_eq!(text.matches('\n').count(), 1, "{what}: {text}");
-    let value: Value = serde_json::from_str(text).unwrap_or_else(|e| panic!("{what}: {e}: {text}"));
-    assert!(value.is_object(), "{what}: {text}");
-    assert!(
-        text.starts_with("{\"schema\":\"guideway."),
-        "{what}: the first member is the schema: {text}"
-    );
-    value
-}
-
-/// Insists that a document satisfies the schema of this name.
-#[track_caller]
-pub(crate) fn assert_valid(name: &str, document: &Value) {
-    let schema: Value = serde_json::from_str(schema::named(name).expect("a schema")).expect("JSON");
-    let validator = jsonschema::draft202012::new(&schema).expect("a schema");
-    let errors: Vec<_> = validator
-        .iter_errors(document)
-        .map(|error| format!("{}: {error}", error.instance_path()))
-        .collect();
-    assert!(errors.is_empty(), "{name}: {errors:#?}\n{document:#}");
 }
 
 pub(crate) fn command(arguments: &[&str]) -> Command {
@@ -206,8 +125,7 @@ pub(crate) fn command(arguments: &[&str]) -> Command {
 
 /// Runs the tool, with text output unless the arguments say otherwise.
 pub(crate) fn quiclb(arguments: &[&str]) -> Ran {
-    let output = command(arguments).output().expect("the tool runs");
-    Ran::of(output, format!("quiclb {}", arguments.join(" ")))
+    Ran::with("quiclb", arguments)
 }
 
 /// Runs the tool with JSON output.

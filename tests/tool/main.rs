@@ -21,3 +21,5 @@ mod watching;
 
 #[path = "../common/netns.rs"]
 mod netns;
+#[path = "../common/tool.rs"]
+mod tool;

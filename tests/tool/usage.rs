@@ -3,9 +3,7 @@
 
 use std::process::Stdio;
 
-use crate::harness::{
-    binary, command, example, quiclb, quiclb_json, Files, Ran, EXAMPLE, INSTANCE,
-};
+use crate::harness::{command, example, quiclb, quiclb_json, Files, Ran, EXAMPLE, INSTANCE};
 
 #[test]
 fn what_is_no_command_line_is_a_usage_error_in_both_forms() {
@@ -195,20 +193,5 @@ fn schemas_are_printed_and_sound() {
 
 #[test]
 fn the_binary_is_the_one_of_this_build() {
-    let tool = std::fs::metadata(binary())
-        .expect("the tool")
-        .modified()
-        .expect("a time");
-    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/quiclb");
-    for source in std::fs::read_dir(root).expect("the sources") {
-        let source = source.expect("an entry");
-        let changed = source
-            .metadata()
-            .expect("metadata")
-            .modified()
-            .expect("a time");
-        let name = source.path();
-        let hint = "is newer than the binary: cargo build --example quiclb";
-        assert!(changed <= tool, "{} {hint}", name.display());
-    }
+    crate::tool::assert_current("quiclb");
 }

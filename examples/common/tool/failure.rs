@@ -6,10 +6,11 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use guideway::error::ErrorKind;
-use guideway::kernel::attach::AttachError;
-use guideway::quiclb::{ApplyError, DetachError, InstanceError, PlanError, PublishError};
 use guideway::quiclb::{ErrorDocument, ErrorFault};
 use guideway::service::Faults;
+
+/// What the tool is called.
+const TOOL: &str = env!("CARGO_BIN_NAME");
 
 /// How a run ended that did what it was asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,7 +97,7 @@ impl Failure {
     }
 
     /// Says what to do about it.
-    fn remedy(mut self, remedy: Option<&str>) -> Self {
+    pub(crate) fn remedy(mut self, remedy: Option<&str>) -> Self {
         if let Some(remedy) = remedy {
             self.0.message.push_str("; ");
             self.0.message.push_str(remedy);
@@ -110,7 +111,7 @@ impl Failure {
             // Plain data with text keys always serialises.
             serde_json::to_string(&self.0).unwrap_or_default()
         } else {
-            let mut text = format!("quiclb: {}", self.0.message);
+            let mut text = format!("{TOOL}: {}", self.0.message);
             for fault in &self.0.faults {
                 let place = if fault.pointer.is_empty() {
                     "document"
@@ -124,66 +125,5 @@ impl Failure {
         // Nobody is left to be told of an error on the way of errors.
         let _ = writeln!(std::io::stderr(), "{text}");
         ExitCode::from(exit_code(self.0.kind))
-    }
-}
-
-impl From<AttachError> for Failure {
-    fn from(error: AttachError) -> Self {
-        Self::new(error.kind(), &error)
-    }
-}
-
-impl From<InstanceError> for Failure {
-    fn from(error: InstanceError) -> Self {
-        Self::new(error.kind(), &error).remedy(error.remedy())
-    }
-}
-
-impl From<DetachError> for Failure {
-    fn from(error: DetachError) -> Self {
-        match error {
-            DetachError::Instance(error) => error.into(),
-            error => Self::new(error.kind(), &error),
-        }
-    }
-}
-
-impl From<PlanError> for Failure {
-    fn from(error: PlanError) -> Self {
-        match error {
-            PlanError::Faults(faults) => Self::invalid("the plan", &faults),
-            PlanError::Instance(error) => error.into(),
-            error => Self::new(error.kind(), &error),
-        }
-    }
-}
-
-impl From<ApplyError> for Failure {
-    fn from(error: ApplyError) -> Self {
-        match error {
-            ApplyError::Plan(error) => error.into(),
-            ApplyError::Instance(error) | ApplyError::Publish(PublishError::Instance(error)) => {
-                error.into()
-            }
-            ApplyError::Preflight { ref checks, .. } => {
-                let mut failure = Self::new(
-                    error.kind(),
-                    "checks of this machine found errors; --force CODE goes on in spite of one",
-                );
-                failure.0.faults = checks
-                    .iter()
-                    .map(|check| ErrorFault {
-                        pointer: check.object.clone(),
-                        code: check.code.to_string(),
-                        message: match &check.remedy {
-                            Some(remedy) => format!("{}; {remedy}", check.message),
-                            None => check.message.clone(),
-                        },
-                    })
-                    .collect();
-                failure
-            }
-            error => Self::new(error.kind(), &error),
-        }
     }
 }
