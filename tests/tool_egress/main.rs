@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! The egress tool as its users meet it: the built binary, its exit codes, its documents.
+
+mod place;
+mod usage;
+
+#[path = "../common/tool.rs"]
+mod tool;
+
+use tool::Ran;
+
+/// Runs the tool, with text output unless the arguments say otherwise.
+fn egressd(arguments: &[&str]) -> Ran {
+    Ran::with("egressd", arguments)
+}
+
+/// Runs the tool with JSON output.
+fn egressd_json(arguments: &[&str]) -> Ran {
+    egressd(&[&["-o", "json"], arguments].concat())
+}
