@@ -5,6 +5,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 use super::flow::{FlowFields, Ports};
+use crate::abi;
 use crate::hash::fnv1a_32;
 use crate::maglev::TableSize;
 
@@ -48,12 +49,12 @@ pub enum Family {
 }
 
 impl Family {
-    /// The number that is hashed.
+    /// The number that is hashed: 0 for IPv6, 1 for IPv4.
     #[must_use]
     pub const fn number(self) -> u8 {
         match self {
-            Self::Ipv6 => 0,
-            Self::Ipv4 => 1,
+            Self::Ipv6 => abi::Family::GW_FAMILY_IPV6.0 as u8,
+            Self::Ipv4 => abi::Family::GW_FAMILY_IPV4.0 as u8,
         }
     }
 

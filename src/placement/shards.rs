@@ -5,6 +5,7 @@ use serde::{Serialize, Serializer};
 
 use super::error::ShardError;
 use super::key::HashKey;
+use crate::abi;
 use crate::maglev::{Member, Table, TableSize};
 use crate::srv6::BaseSid;
 
@@ -80,9 +81,9 @@ pub struct ShardTable {
 
 impl ShardTable {
     /// The largest table of a group.
-    pub const MAX_SLOTS: u32 = 65_537;
+    pub const MAX_SLOTS: u32 = abi::EgressLimit::GW_EGRESS_MAX_SLOTS.0;
     /// The most shards of a group.
-    pub const MAX_SHARDS: usize = 256;
+    pub const MAX_SHARDS: usize = abi::EgressLimit::GW_EGRESS_MAX_MEMBERS.0 as usize;
 
     /// Builds the table of these shards; without any, nobody owns a slot.
     ///
