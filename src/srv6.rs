@@ -32,12 +32,13 @@ use std::str::FromStr;
 
 use serde::{Serialize, Serializer};
 
+use crate::abi::EgressLimit;
 use crate::addr::MacAddr;
 
 /// Bits of a locator: block and node ID. A route to a node covers these.
 pub const LOCATOR_BITS: u8 = 64;
 /// What encapsulation adds to a packet, in bytes: one IPv6 header without extensions.
-pub const ENCAPSULATION_BYTES: u32 = 40;
+pub const ENCAPSULATION_BYTES: u32 = EgressLimit::GW_EGRESS_OUTER_BYTES.0;
 
 /// A tenant's number as a uSID carries it: 12 bits, 0x001 to 0xfff.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -303,7 +304,7 @@ impl Mtu {
     /// Packets are sent whatever their size.
     pub const UNCHECKED: Self = Self(0);
     /// The least that is checked, in bytes.
-    pub const MIN: u32 = 1_280 + ENCAPSULATION_BYTES;
+    pub const MIN: u32 = EgressLimit::GW_EGRESS_MIN_MTU.0;
 
     /// Checks a number of bytes; 0 is unchecked.
     ///

@@ -13,6 +13,7 @@ const PURE: &[&str] = &[
     "affinity",
     "capture",
     "flow",
+    "group",
     "hash",
     "hex",
     "image_hash",
