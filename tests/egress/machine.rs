@@ -236,6 +236,24 @@ impl Machine {
     }
 
     pub(crate) fn publish(&self, id: u32, group: &Group) {
+        let bytes = self.bytes_of(group);
+        swap(&self.groups, id, &self.sizes.snapshot_shape(), &bytes);
+    }
+
+    /// Publishes a group that can still be written.
+    pub(crate) fn publish_open(&self, id: u32, group: &Group) -> Snapshot {
+        let snapshot = Snapshot::create(&self.sizes.snapshot_shape()).expect("create");
+        snapshot.fill(&self.bytes_of(group)).expect("fill");
+        self.swap_open(id, &snapshot);
+        snapshot
+    }
+
+    pub(crate) fn swap_open(&self, id: u32, snapshot: &Snapshot) {
+        self.groups.swap(id, snapshot).expect("swap");
+    }
+
+    /// What a group is published as.
+    pub(crate) fn bytes_of(&self, group: &Group) -> Vec<u8> {
         let mut bytes = vec![0; self.sizes.snapshot_bytes()];
         let header = size_of::<abi::GroupHeader>();
         bytes[..header].copy_from_slice(bytes_of(&group.header));
@@ -244,7 +262,7 @@ impl Machine {
         let at = header + self.sizes.members as usize * size_of::<abi::Member>();
         let table: &[u8] = bytemuck::cast_slice(&group.table);
         bytes[at..at + table.len()].copy_from_slice(table);
-        swap(&self.groups, id, &self.sizes.snapshot_shape(), &bytes);
+        bytes
     }
 
     /// Sends a frame out of the tenant. What became of it, and what was counted, in order of the
@@ -255,17 +273,26 @@ impl Machine {
 
     pub(crate) fn run_from(&self, ifindex: u32, frame: &[u8]) -> (Classified, Vec<(C, u64)>) {
         let before = self.counters();
-        let run = ClassifierRun {
-            frame,
-            ifindex,
-            gso_bytes: 0,
-        };
-        let classified = run.run(&self.object.program).expect("a run");
+        let classified = self.classify_from(ifindex, frame);
         let after = self.counters();
         let counted = (0_u32..).zip(before.iter().zip(&after));
         let counted = counted.filter(|(_, (before, after))| before != after);
         let counted = counted.map(|(number, (before, after))| (C(number), after - before));
         (classified, counted.collect())
+    }
+
+    /// Sends a frame out of the tenant.
+    pub(crate) fn classify(&self, frame: &[u8]) -> Classified {
+        self.classify_from(self.tenant, frame)
+    }
+
+    fn classify_from(&self, ifindex: u32, frame: &[u8]) -> Classified {
+        let run = ClassifierRun {
+            frame,
+            ifindex,
+            gso_bytes: 0,
+        };
+        run.run(&self.object.program).expect("a run")
     }
 
     /// Sends a frame that must reach a shard, and says which: its SID without the Argument.

@@ -9,4 +9,5 @@ mod netns;
 mod open;
 mod ordinary;
 mod pins;
+mod races;
 mod reference;
