@@ -61,7 +61,7 @@ struct Mounts {
 }
 
 impl Namespace {
-    fn new() -> io::Result<Namespace> {
+    pub(crate) fn new() -> io::Result<Namespace> {
         in_thread(|| {
             unshare(CloneFlags::CLONE_NEWNET)?;
             quiet_defaults()?;

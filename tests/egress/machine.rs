@@ -9,6 +9,7 @@ use guideway::abi;
 use guideway::kernel::egress_object::{Options, Sizes};
 use guideway::kernel::map::{Map, MapShape, Update};
 use guideway::kernel::object::Object;
+use guideway::kernel::program::Program;
 use guideway::kernel::run::{Classified, ClassifierRun};
 use guideway::kernel::snapshot::{Slots, Snapshot};
 use guideway::kernel::typed::{Hash, PerCpuArray};
@@ -323,6 +324,10 @@ impl Machine {
         let all = self.shards.get(index).expect("readable");
         all.iter()
             .fold((0, 0), |sum, of| (sum.0 + of.packets, sum.1 + of.bytes))
+    }
+
+    pub(crate) fn program(&self) -> &Program {
+        &self.object.program
     }
 
     pub(crate) fn verified_instructions(&self) -> u32 {
