@@ -43,7 +43,6 @@ const volatile struct {
 	struct gw_next_hop next_hop[0];
 	struct gw_route route[0];
 	struct gw_egress_config egress_config[0];
-	struct gw_egress_stats egress_stats[0];
 	struct gw_shard_stats shard_stats[0];
 	struct gw_group_header group_header[0];
 	struct gw_member member[0];

@@ -12,36 +12,20 @@
 #include "egress/run.h"
 #include "egress/select.h"
 
-static __always_inline void gw_count_shard(const struct gw_egress_run *run, __u32 slot, __u32 bytes)
-{
-	__u32 index = run->route->group_id * gw_max_members + slot;
-	struct gw_shard_stats *stats = bpf_map_lookup_elem(&gw_shardstat, &index);
-
-	if (!stats)
-		return;
-	stats->packets++;
-	stats->bytes += bytes;
-}
-
 static __always_inline int gw_to_shard(struct gw_egress_run *run)
 {
 	const struct gw_route *route = run->route;
-	int step;
 
 	if (!route->next_hop.ifindex)
 		return GW_EGRESS_DROP_BAD_ROUTE;
-	step = gw_encapsulate(run, &route->next_hop, route->sid, 0);
-	if (step != GW_NEXT)
-		return step;
-	if (bpf_redirect(route->next_hop.ifindex, 0) != TC_ACT_REDIRECT)
-		return GW_EGRESS_DROP_REDIRECT;
-	return GW_EGRESS_SHARD;
+	gw_take_hop(run, &route->next_hop, route->sid, 0);
+	run->counters_at = GW_INDEX_NONE;
+	return GW_NEXT;
 }
 
 static __always_inline int gw_to_group(struct gw_egress_run *run)
 {
 	struct gw_choice choice = {};
-	__u32 bytes = run->skb->len;
 	const struct gw_member *member;
 	int step = gw_select(run, &choice);
 
@@ -50,16 +34,13 @@ static __always_inline int gw_to_group(struct gw_egress_run *run)
 	member = choice.member;
 	if (!member || !member->next_hop.ifindex)
 		return GW_EGRESS_DROP_BAD_SNAPSHOT;
-	step = gw_encapsulate(run, &member->next_hop, member->sid,
-			      choice.group->profile & GW_PROFILE_ECN_NORMAL);
-	if (step != GW_NEXT)
-		return step;
-	if (bpf_redirect(member->next_hop.ifindex, 0) != TC_ACT_REDIRECT)
-		return GW_EGRESS_DROP_REDIRECT;
-	gw_count_shard(run, choice.slot, bytes);
-	return GW_EGRESS_GROUP;
+	gw_take_hop(run, &member->next_hop, member->sid,
+		    choice.group->profile & GW_PROFILE_ECN_NORMAL);
+	run->counters_at = run->route->group_id * gw_max_members + choice.slot;
+	return GW_NEXT;
 }
 
+/* The shard of the route, or why there is none. */
 static __always_inline int gw_follow_route(struct gw_egress_run *run)
 {
 	switch (run->route->kind) {
@@ -74,6 +55,26 @@ static __always_inline int gw_follow_route(struct gw_egress_run *run)
 	default:
 		return GW_EGRESS_DROP_BAD_ROUTE;
 	}
+}
+
+static __always_inline int gw_send(struct gw_egress_run *run)
+{
+	__u32 bytes = run->skb->len;
+	struct gw_shard_stats *stats;
+	int step = gw_encapsulate(run);
+
+	if (step != GW_NEXT)
+		return step;
+	if (bpf_redirect(run->link_ifindex, 0) != TC_ACT_REDIRECT)
+		return GW_EGRESS_DROP_REDIRECT;
+	if (run->counters_at == GW_INDEX_NONE)
+		return GW_EGRESS_SHARD;
+	stats = bpf_map_lookup_elem(&gw_shardstat, &run->counters_at);
+	if (stats) {
+		stats->packets++;
+		stats->bytes += bytes;
+	}
+	return GW_EGRESS_GROUP;
 }
 
 static __always_inline int gw_egress_verdict(__u32 end)
@@ -97,6 +98,8 @@ int gw_egress(struct __sk_buff *skb)
 
 	if (end == GW_NEXT)
 		end = gw_follow_route(&run);
+	if (end == GW_NEXT)
+		end = gw_send(&run);
 	gw_egress_count(end);
 	return gw_egress_verdict(end);
 }

@@ -11,6 +11,7 @@ use std::process::Command;
 use guideway::error::ErrorKind;
 use guideway::id::InstanceId;
 use guideway::kernel::attach::{Attachment, Mode, NetlinkAttachment, XdpLink};
+use guideway::kernel::egress_object;
 use guideway::kernel::keys::{self, Contexts};
 use guideway::kernel::map::{Map, MapShape};
 use guideway::kernel::object::{LoadError, Options};
@@ -400,6 +401,20 @@ fn cap_bpf_suffices_for_what_user_space_calls() {
                 // A fiftieth of what the verifier allows; clang 14 takes half of it.
                 assert!(verified < 20_000, "{name}: {verified}");
             }
+        });
+    });
+}
+
+#[test]
+fn they_suffice_for_egress() {
+    isolated("kernel_object::egress", || {
+        let load = || egress_object::Options::default().load();
+        let rights = enough(&[NET_ADMIN, BPF], || load().is_ok());
+        with_only(&rights, || {
+            let object = load().unwrap_or_else(|error| panic!("{error}"));
+            let verified = object.program.verified_instructions();
+            println!("gw_egress: {verified} instructions verified");
+            assert!(verified < 50_000, "{verified}");
         });
     });
 }

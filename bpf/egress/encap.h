@@ -11,19 +11,6 @@
 /* The longest transport header of a segment: TCP with all its options. */
 #define GW_MAX_L4_BYTES 60
 
-struct gw_outer {
-	__u8 dmac[6];
-	__u8 smac[6];
-	__be16 type;
-	__be32 version_class_label;
-	__be16 payload_bytes;
-	__u8 next_header;
-	__u8 hop_limit;
-	__u8 source[16];
-	__u8 destination[16];
-} __attribute__((packed));
-_Static_assert(sizeof(struct gw_outer) == GW_ETH_BYTES + GW_EGRESS_OUTER_BYTES, "no padding");
-
 /* A SID with the Argument in the low twelve bits of its bytes 8 and 9. */
 static __always_inline void gw_complete_sid(__u8 *to, const __u8 *sid, __u16 argument)
 {
@@ -48,14 +35,13 @@ static __always_inline __u32 gw_segment_bytes(const struct gw_egress_run *run)
 	return run->l4_at - GW_ETH_BYTES + l4 + run->skb->gso_size;
 }
 
-static __always_inline int gw_check_length(const struct gw_egress_run *run,
-					   const struct gw_next_hop *hop)
+static __always_inline int gw_check_length(const struct gw_egress_run *run)
 {
 	/* A packet too long for its own length field has 0 there, and is to be segmented. */
 	if (run->inner_bytes > 0xffff ||
 	    (run->skb->gso_size && run->skb->len - GW_ETH_BYTES > 0xffff))
 		return GW_EGRESS_DROP_TOO_LONG;
-	if (hop->mtu && gw_segment_bytes(run) + GW_EGRESS_OUTER_BYTES > hop->mtu)
+	if (run->link_mtu && gw_segment_bytes(run) + GW_EGRESS_OUTER_BYTES > run->link_mtu)
 		return GW_EGRESS_DROP_TOO_BIG;
 	return GW_NEXT;
 }
@@ -75,39 +61,48 @@ static __always_inline bool gw_make_room(struct __sk_buff *skb)
 }
 
 /* The traffic class: DSCP, and ECN by RFC 6040 in its mode of compatibility or its normal one. */
-static __always_inline __u8 gw_outer_class(const struct gw_egress_run *run, __u32 profile)
+static __always_inline __u8 gw_outer_class(const struct gw_egress_run *run)
 {
 	__u8 class = 0;
 
-	if (profile & GW_PROFILE_DSCP_COPY)
+	if (run->profile & GW_PROFILE_DSCP_COPY)
 		class = run->traffic_class & 0xfc;
-	else if (profile & GW_PROFILE_DSCP_FIXED)
+	else if (run->profile & GW_PROFILE_DSCP_FIXED)
 		class = run->config->dscp << 2;
-	if (profile & GW_PROFILE_ECN_NORMAL)
+	if (run->profile & GW_PROFILE_ECN_NORMAL)
 		class |= run->traffic_class & 3;
 	return class;
 }
 
-static __always_inline int gw_encapsulate(struct gw_egress_run *run, const struct gw_next_hop *hop,
-					  const __u8 *sid, __u32 profile)
+/*
+ * Notes where the packet goes. From here on a route's shard and a group's member are the same to the
+ * program, and to the verifier: all of it is copied.
+ */
+static __always_inline void gw_take_hop(struct gw_egress_run *run, const struct gw_next_hop *hop,
+					const __u8 *sid, __u32 profile)
 {
-	struct gw_outer outer;
-	int step = gw_check_length(run, hop);
+	run->link_ifindex = hop->ifindex;
+	run->link_mtu = hop->mtu;
+	run->profile = run->config->profile | profile;
+	__builtin_memcpy(run->outer.dmac, hop->dmac, 6);
+	__builtin_memcpy(run->outer.smac, hop->smac, 6);
+	gw_complete_sid(run->outer.destination, sid, run->route->argument);
+}
+
+static __always_inline int gw_encapsulate(struct gw_egress_run *run)
+{
+	struct gw_outer *outer = &run->outer;
+	int step = gw_check_length(run);
 
 	if (step != GW_NEXT)
 		return step;
-	profile |= run->config->profile;
-	__builtin_memcpy(outer.dmac, hop->dmac, 6);
-	__builtin_memcpy(outer.smac, hop->smac, 6);
-	outer.type = bpf_htons(GW_ETH_IPV6);
-	outer.version_class_label =
-		bpf_htonl(6U << 28 | (__u32)gw_outer_class(run, profile) << 20);
-	outer.payload_bytes = bpf_htons(run->inner_bytes);
-	outer.next_header = run->family == GW_FAMILY_IPV4 ? GW_PROTO_IPIP : GW_PROTO_IPV6;
-	outer.hop_limit = run->config->hop_limit;
-	gw_complete_sid(outer.source, run->config->node_sid, run->tenant_argument);
-	gw_complete_sid(outer.destination, sid, run->route->argument);
-	if (!gw_make_room(run->skb) || bpf_skb_store_bytes(run->skb, 0, &outer, sizeof(outer), 0))
+	outer->type = bpf_htons(GW_ETH_IPV6);
+	outer->version_class_label = bpf_htonl(6U << 28 | (__u32)gw_outer_class(run) << 20);
+	outer->payload_bytes = bpf_htons(run->inner_bytes);
+	outer->next_header = run->family == GW_FAMILY_IPV4 ? GW_PROTO_IPIP : GW_PROTO_IPV6;
+	outer->hop_limit = run->config->hop_limit;
+	gw_complete_sid(outer->source, run->config->node_sid, run->tenant_argument);
+	if (!gw_make_room(run->skb) || bpf_skb_store_bytes(run->skb, 0, outer, sizeof(*outer), 0))
 		return GW_EGRESS_DROP_ENCAP;
 	return GW_NEXT;
 }

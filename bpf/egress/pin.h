@@ -10,21 +10,30 @@
 #include "../lib/errno.h"
 #include "run.h"
 
-/* Odd numbers without a pattern: the fraction bits of the square roots of 2, 3, 5, 7, 11 and 13. */
-static const __u64 gw_tag_factors[] = {
-	0x6a09e667f3bcc909, 0xbb67ae8584caa73b, 0x3c6ef372fe94f82b,
-	0xa54ff53a5f1d36f1, 0x510e527fade682d1, 0x9b05688c2b3e6c1f,
-};
-
-/* A cheap mix of a key of so many words: not for chance alone to get right. */
-static __always_inline __u32 gw_tag_of(const __u64 *words, int count)
+/*
+ * A cheap mix of a key: not for chance alone to get right. The factors are odd and without a pattern,
+ * fraction bits of the square roots of small primes. Out of the packet's own words: clang computes where
+ * in a key a word is, which the verifier refuses without CAP_PERFMON.
+ */
+static __always_inline __u64 gw_mix_source(const struct gw_egress_run *run)
 {
-	__u64 sum = 0;
+	__u64 whose = (__u64)run->route->group_id << 40 | (__u64)run->family << 32 | run->table_id;
 
-#pragma unroll
-	for (int i = 0; i < count; i++)
-		sum += words[i] * gw_tag_factors[i];
-	return sum >> 32;
+	return whose * 0x6a09e667f3bcc909 + run->source[0] * 0xbb67ae8584caa73b +
+	       run->source[1] * 0x3c6ef372fe94f82b;
+}
+
+static __always_inline __u32 gw_tag_of_source(const struct gw_egress_run *run)
+{
+	return gw_mix_source(run) >> 32;
+}
+
+static __always_inline __u32 gw_tag_of_flow(const struct gw_egress_run *run)
+{
+	__u64 what = (__u64)run->protocol << 32 | (__u32)run->ports[0] << 16 | run->ports[1];
+
+	return (gw_mix_source(run) + run->destination[0] * 0xa54ff53a5f1d36f1 +
+		run->destination[1] * 0x510e527fade682d1 + what * 0x9b05688c2b3e6c1f) >> 32;
 }
 
 /* What a pin names. */

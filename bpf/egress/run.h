@@ -23,6 +23,20 @@ enum gw_wire {
 	GW_PROTO_ICMPV6 = 58,
 };
 
+/* What is put in front of the inner packet. */
+struct gw_outer {
+	__u8 dmac[6];
+	__u8 smac[6];
+	__be16 type;
+	__be32 version_class_label;
+	__be16 payload_bytes;
+	__u8 next_header;
+	__u8 hop_limit;
+	__u8 source[16];
+	__u8 destination[16];
+} __attribute__((packed));
+_Static_assert(sizeof(struct gw_outer) == GW_ETH_BYTES + GW_EGRESS_OUTER_BYTES, "no padding");
+
 struct gw_egress_run {
 	struct __sk_buff *skb;
 	const struct gw_egress_config *config;
@@ -40,15 +54,20 @@ struct gw_egress_run {
 	__u8 fragment; /* IPv4: any part of one */
 	__u8 traffic_class;
 	__be16 ports[2]; /* by flow; 0 where there are none */
+	/* the shard */
+	__u32 link_ifindex;
+	__u32 link_mtu;
+	__u32 profile; /* that of all, and the group's */
+	__u32 counters_at; /* of its slot */
+	struct gw_outer outer;
 };
 
 static __always_inline void gw_egress_count(__u32 counter)
 {
-	__u32 zero = 0;
-	struct gw_egress_stats *stats = bpf_map_lookup_elem(&gw_eg_stat, &zero);
+	__u64 *count = bpf_map_lookup_elem(&gw_eg_stat, &counter);
 
-	if (stats)
-		stats->counters[counter & (GW_EGRESS_COUNTERS - 1)]++;
+	if (count)
+		++*count;
 }
 
 #endif

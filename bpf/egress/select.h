@@ -13,6 +13,23 @@ struct gw_choice {
 	__u32 slot;
 };
 
+/* What became of the look-up of a pin. */
+enum gw_pin_found {
+	GW_PIN_FOLLOWED,
+	GW_PIN_ABSENT,
+	GW_PIN_STALE, /* to be replaced */
+	GW_PIN_UNUSABLE, /* another key's, or about to be deleted: left alone */
+};
+
+/* The pin of a packet. */
+struct gw_pinned {
+	struct gw_pin *pin; /* where it was found */
+	__u64 bind; /* what was read there */
+	__u32 tag;
+	__u32 now;
+	enum gw_pin_found found;
+};
+
 /* The member of a slot; NULL: the group has no such slot. */
 static __always_inline const struct gw_member *gw_member_at(const struct gw_group_header *group,
 							    __u32 slot)
@@ -91,128 +108,121 @@ static __always_inline bool gw_is_idle(const struct gw_group_header *group, __u3
 }
 
 /* Follows the pin that another CPU made or renewed a moment ago. */
-static __always_inline int gw_follow_winner(struct gw_choice *choice, __u64 bind)
+static __always_inline void gw_follow_winner(struct gw_choice *choice, __u64 bind)
 {
-	if (!gw_follow(choice, gw_held(bind)))
-		return GW_NEXT;
-	gw_egress_count(GW_EGRESS_PIN_HIT);
-	return GW_NEXT;
+	if (gw_follow(choice, gw_held(bind)))
+		gw_egress_count(GW_EGRESS_PIN_HIT);
+}
+
+static __always_inline void gw_look_at_pin(struct gw_choice *choice, struct gw_pinned *pinned)
+{
+	const struct gw_group_header *group = choice->group;
+	struct gw_pin *pin = pinned->pin;
+	struct gw_held held;
+	__u32 last;
+
+	pinned->found = GW_PIN_ABSENT;
+	if (!pin)
+		return;
+	pinned->bind = gw_load_pin(pin);
+	held = gw_held(pinned->bind);
+	pinned->found = GW_PIN_UNUSABLE;
+	if (*(const volatile __u32 *)&pin->tag != pinned->tag) {
+		gw_egress_count(GW_EGRESS_PIN_TORN);
+		return;
+	}
+	if (held.dead)
+		return;
+	last = *(const volatile __u32 *)&pin->last_seen_tick;
+	if (!gw_is_idle(group, last, pinned->now) && gw_follow(choice, held)) {
+		pinned->found = GW_PIN_FOLLOWED;
+		gw_egress_count(GW_EGRESS_PIN_HIT);
+		if (gw_ticks_since(last, pinned->now) >= (__s32)group->pin_refresh_ticks)
+			*(volatile __u32 *)&pin->last_seen_tick = pinned->now;
+		return;
+	}
+	pinned->found = GW_PIN_STALE;
+	gw_egress_count(GW_EGRESS_PIN_STALE);
 }
 
 /*
  * Makes an old pin one of the table's member. The time comes first: a sweep that finds the new binding
  * must not find the old time.
  */
-static __always_inline int gw_renew(struct gw_choice *choice, struct gw_pin *pin, __u64 before,
-				    __u32 now)
+static __always_inline void gw_renew(struct gw_choice *choice, const struct gw_pinned *pinned)
 {
-	__u64 bind = gw_pin_bind(choice->slot, choice->member->generation, before);
+	__u64 bind = gw_pin_bind(choice->slot, choice->member->generation, pinned->bind);
 	__u64 met;
 
-	*(volatile __u32 *)&pin->last_seen_tick = now;
-	met = __sync_val_compare_and_swap(&pin->bind, before, bind);
-	if (met != before)
-		return gw_follow_winner(choice, met);
-	gw_egress_count(GW_EGRESS_PIN_REPLACED);
-	return GW_NEXT;
+	*(volatile __u32 *)&pinned->pin->last_seen_tick = pinned->now;
+	met = __sync_val_compare_and_swap(&pinned->pin->bind, pinned->bind, bind);
+	if (met == pinned->bind)
+		gw_egress_count(GW_EGRESS_PIN_REPLACED);
+	else
+		gw_follow_winner(choice, met);
 }
 
-static __always_inline int gw_pin_anew(const struct gw_egress_run *run, struct gw_choice *choice,
-				       void *map, const void *key, __u32 tag, __u32 now)
+static __always_inline void gw_pin_anew(const struct gw_egress_run *run, struct gw_choice *choice,
+					const struct gw_pinned *pinned, void *map, const void *key)
 {
 	struct gw_pin pin = {
 		.bind = gw_pin_bind(choice->slot, choice->member->generation, 0),
-		.last_seen_tick = now,
-		.tag = tag,
+		.last_seen_tick = pinned->now,
+		.tag = pinned->tag,
 	};
 	__u32 result = gw_insert_pin(run, map, key, &pin);
 	const struct gw_pin *winner;
 
 	if (result != GW_EGRESS_PIN_HIT) {
 		gw_egress_count(result);
-		return GW_NEXT;
+		return;
 	}
 	winner = bpf_map_lookup_elem(map, key);
 	if (!winner)
-		return GW_NEXT;
+		return;
 	pin.bind = gw_load_pin(winner);
-	return *(const volatile __u32 *)&winner->tag == tag ? gw_follow_winner(choice, pin.bind) :
-							      GW_NEXT;
+	if (*(const volatile __u32 *)&winner->tag == pinned->tag)
+		gw_follow_winner(choice, pin.bind);
 }
 
-static __always_inline int gw_select_by_pin(const struct gw_egress_run *run,
-					    struct gw_choice *choice, void *map, const void *key,
-					    __u32 tag)
-{
-	const struct gw_group_header *group = choice->group;
-	struct gw_pin *pin = bpf_map_lookup_elem(map, key);
-	__u32 now = gw_tick(), last;
-	struct gw_held held;
-	int step;
-
-	if (!pin) {
-		step = gw_select_by_table(run, choice);
-		return step == GW_NEXT ? gw_pin_anew(run, choice, map, key, tag, now) : step;
-	}
-	held = gw_held(gw_load_pin(pin));
-	if (*(const volatile __u32 *)&pin->tag != tag) {
-		gw_egress_count(GW_EGRESS_PIN_TORN);
-		return gw_select_by_table(run, choice);
-	}
-	last = *(const volatile __u32 *)&pin->last_seen_tick;
-	if (!gw_is_idle(group, last, now) && gw_follow(choice, held)) {
-		gw_egress_count(GW_EGRESS_PIN_HIT);
-		if (gw_ticks_since(last, now) >= (__s32)group->pin_refresh_ticks)
-			*(volatile __u32 *)&pin->last_seen_tick = now;
-		return GW_NEXT;
-	}
-	if (held.dead)
-		return gw_select_by_table(run, choice);
-	gw_egress_count(GW_EGRESS_PIN_STALE);
-	step = gw_select_by_table(run, choice);
-	return step == GW_NEXT ? gw_renew(choice, pin, held.bind, now) : step;
-}
-
-static __always_inline int gw_select_by_source(const struct gw_egress_run *run,
-					       struct gw_choice *choice)
-{
-	struct gw_pin_key key __attribute__((aligned(8))) = {
-		.table_id = run->table_id,
-		.family = run->family,
-		.group_id = run->route->group_id,
+/* The key of a packet's pin. */
+struct gw_pin_keys {
+	union {
+		struct gw_pin_key source;
+		struct gw_flow_pin_key flow;
 	};
+};
 
-	__builtin_memcpy(key.source, run->source, sizeof(key.source));
-	return gw_select_by_pin(run, choice, &gw_pins, &key,
-				gw_tag_of((const __u64 *)&key, sizeof(key) / 8));
+static __always_inline void gw_look_by_source(const struct gw_egress_run *run,
+					      struct gw_pin_keys *keys, struct gw_pinned *pinned)
+{
+	keys->source.table_id = run->table_id;
+	keys->source.family = run->family;
+	keys->source.group_id = run->route->group_id;
+	__builtin_memcpy(keys->source.source, run->source, sizeof(run->source));
+	pinned->tag = gw_tag_of_source(run);
+	pinned->pin = bpf_map_lookup_elem(&gw_pins, &keys->source);
 }
 
-static __always_inline int gw_select_by_flow(const struct gw_egress_run *run,
-					     struct gw_choice *choice)
+static __always_inline void gw_look_by_flow(const struct gw_egress_run *run,
+					    struct gw_pin_keys *keys, struct gw_pinned *pinned)
 {
-	struct {
-		struct gw_flow_pin_key key;
-		__u32 zero; /* to whole words */
-	} padded __attribute__((aligned(8))) = {
-		.key = {
-			.table_id = run->table_id,
-			.family = run->family,
-			.protocol = run->protocol,
-			.group_id = run->route->group_id,
-			.source_port = run->ports[0],
-			.destination_port = run->ports[1],
-		},
-	};
-
-	__builtin_memcpy(padded.key.source, run->source, sizeof(padded.key.source));
-	__builtin_memcpy(padded.key.destination, run->destination,
-			 sizeof(padded.key.destination));
-	return gw_select_by_pin(run, choice, &gw_flow_pins, &padded.key,
-				gw_tag_of((const __u64 *)&padded, sizeof(padded) / 8));
+	keys->flow.table_id = run->table_id;
+	keys->flow.family = run->family;
+	keys->flow.protocol = run->protocol;
+	keys->flow.group_id = run->route->group_id;
+	keys->flow.source_port = run->ports[0];
+	keys->flow.destination_port = run->ports[1];
+	__builtin_memcpy(keys->flow.source, run->source, sizeof(run->source));
+	__builtin_memcpy(keys->flow.destination, run->destination, sizeof(run->destination));
+	pinned->tag = gw_tag_of_flow(run);
+	pinned->pin = bpf_map_lookup_elem(&gw_flow_pins, &keys->flow);
 }
 
 static __always_inline int gw_select(struct gw_egress_run *run, struct gw_choice *choice)
 {
+	struct gw_pinned pinned = { .found = GW_PIN_UNUSABLE };
+	struct gw_pin_keys keys = {};
 	int step = gw_take_group(run, choice);
 	bool by_flow;
 
@@ -224,9 +234,26 @@ static __always_inline int gw_select(struct gw_egress_run *run, struct gw_choice
 		if (step != GW_NEXT)
 			return step;
 	}
-	if (!choice->group->pin_idle_ticks)
-		return gw_select_by_table(run, choice);
-	return by_flow ? gw_select_by_flow(run, choice) : gw_select_by_source(run, choice);
+	if (choice->group->pin_idle_ticks) {
+		pinned.now = gw_tick();
+		if (by_flow)
+			gw_look_by_flow(run, &keys, &pinned);
+		else
+			gw_look_by_source(run, &keys, &pinned);
+		gw_look_at_pin(choice, &pinned);
+	}
+	if (pinned.found == GW_PIN_FOLLOWED)
+		return GW_NEXT;
+	step = gw_select_by_table(run, choice);
+	if (step != GW_NEXT)
+		return step;
+	if (pinned.found == GW_PIN_STALE)
+		gw_renew(choice, &pinned);
+	else if (pinned.found == GW_PIN_ABSENT && by_flow)
+		gw_pin_anew(run, choice, &pinned, &gw_flow_pins, &keys.flow);
+	else if (pinned.found == GW_PIN_ABSENT)
+		gw_pin_anew(run, choice, &pinned, &gw_pins, &keys.source);
+	return GW_NEXT;
 }
 
 #endif

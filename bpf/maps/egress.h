@@ -97,11 +97,12 @@ struct {
 	__uint(max_entries, GW_EGRESS_GROUPS * GW_EGRESS_MEMBERS);
 } gw_shardstat SEC(".maps");
 
+/* By enum gw_egress_counter. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__type(key, __u32);
-	__type(value, struct gw_egress_stats);
-	__uint(max_entries, 1);
+	__type(value, __u64);
+	__uint(max_entries, GW_EGRESS_COUNTERS);
 } gw_eg_stat SEC(".maps");
 
 #endif

@@ -180,10 +180,6 @@ enum gw_egress_counter {
 	GW_EGRESS_COUNTERS = 128,
 };
 
-struct gw_egress_stats {
-	__u64 counters[GW_EGRESS_COUNTERS];
-};
-
 /* Of one slot of a group. */
 struct gw_shard_stats {
 	__u64 packets;

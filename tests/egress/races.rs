@@ -90,16 +90,19 @@ fn rewriting_in_place_tears() {
     isolated("egress::races::rewrite", || {
         let machine = Machine::new();
         let live = machine.publish_open(0, &sets(&machine)[0]);
-        let mut rewritten = 0;
-        let [first, second, mixed] = beside_packets(&machine, |set| {
-            if rewritten == 0 {
-                machine.swap_open(0, &live);
-            }
-            rewritten += 1;
-            live.fill(&machine.bytes_of(set)).expect("written");
-        });
+        let round = || {
+            let mut rewritten = false;
+            beside_packets(&machine, |set| {
+                if !std::mem::replace(&mut rewritten, true) {
+                    machine.swap_open(0, &live);
+                }
+                live.fill(&machine.bytes_of(set)).expect("written");
+            })
+        };
+        // Both processors have to be at it, which others may keep busy.
+        let torn = (0..30).map(|_| round()).find(|[_, _, mixed]| *mixed > 0);
+        let [first, second, mixed] = torn.expect("a packet of both");
         println!("{first} of one set, {second} of the other, {mixed} mixed");
-        assert!(mixed > 0);
     });
 }
 
