@@ -39,6 +39,7 @@ pub mod affinity;
 pub mod capture;
 pub mod error;
 pub mod flow;
+pub mod flow_label;
 pub mod group;
 pub mod guide;
 pub mod hash;

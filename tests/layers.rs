@@ -13,6 +13,7 @@ const PURE: &[&str] = &[
     "affinity",
     "capture",
     "flow",
+    "flow_label",
     "group",
     "hash",
     "hex",

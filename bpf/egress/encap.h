@@ -6,6 +6,7 @@
 #ifndef GW_EGRESS_ENCAP_H
 #define GW_EGRESS_ENCAP_H
 
+#include "label.h"
 #include "run.h"
 
 /* The longest transport header of a segment: TCP with all its options. */
@@ -93,11 +94,15 @@ static __always_inline int gw_encapsulate(struct gw_egress_run *run)
 {
 	struct gw_outer *outer = &run->outer;
 	int step = gw_check_length(run);
+	__u32 first;
 
 	if (step != GW_NEXT)
 		return step;
 	outer->type = bpf_htons(GW_ETH_IPV6);
-	outer->version_class_label = bpf_htonl(6U << 28 | (__u32)gw_outer_class(run) << 20);
+	first = 6U << 28 | (__u32)gw_outer_class(run) << 20;
+	if (run->profile & GW_PROFILE_FLOW_LABEL)
+		first |= gw_flow_label(run);
+	outer->version_class_label = bpf_htonl(first);
 	outer->payload_bytes = bpf_htons(run->inner_bytes);
 	outer->next_header = run->family == GW_FAMILY_IPV4 ? GW_PROTO_IPIP : GW_PROTO_IPV6;
 	outer->hop_limit = run->config->hop_limit;

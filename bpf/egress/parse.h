@@ -76,6 +76,7 @@ static __always_inline int gw_parse_ipv6(struct gw_egress_run *run)
 	if (gw_load8(ip, 0) >> 4 != 6)
 		return GW_EGRESS_SKIP_SHORT;
 	run->traffic_class = gw_load_be16(ip, 0) >> 4;
+	run->inner_label = gw_load_be32(ip, 0) & 0xfffff;
 	run->inner_bytes = GW_IPV6_BYTES + gw_load_be16(ip, 4);
 	run->protocol = gw_load8(ip, 6);
 	run->l4_at = GW_ETH_BYTES + GW_IPV6_BYTES;

@@ -58,6 +58,13 @@ static __always_inline __u32 gw_hash_flow(const struct gw_egress_run *run, __u8 
 	return gw_fnv_address(hash, run->destination, run->family);
 }
 
+/* Whether a flow's ports are ever looked at; the first next header alone says so. */
+static __always_inline bool gw_has_ports(const struct gw_egress_run *run)
+{
+	return !run->fragment &&
+	       (run->protocol == GW_PROTO_TCP || run->protocol == GW_PROTO_UDP);
+}
+
 /*
  * Takes the ports of a flow. All fragments of a datagram go together, so the first one's ports do not
  * count; of IPv6 the first next header decides, and no extension header is walked.
@@ -66,7 +73,7 @@ static __always_inline int gw_take_ports(struct gw_egress_run *run)
 {
 	if (run->family == GW_FAMILY_IPV4 && run->l4_at < GW_ETH_BYTES + GW_IPV4_BYTES)
 		return GW_EGRESS_DROP_PARSE;
-	if (run->fragment || (run->protocol != GW_PROTO_TCP && run->protocol != GW_PROTO_UDP))
+	if (!gw_has_ports(run))
 		return GW_NEXT;
 	if (bpf_skb_load_bytes(run->skb, run->l4_at, run->ports, sizeof(run->ports)))
 		return GW_EGRESS_DROP_PARSE;

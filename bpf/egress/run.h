@@ -48,6 +48,7 @@ struct gw_egress_run {
 	__u32 pin_quota;
 	__u32 inner_bytes; /* as the inner header says */
 	__u32 l4_at; /* from the beginning of the frame */
+	__u32 inner_label; /* IPv6 */
 	__u16 tenant_argument;
 	__u8 family; /* enum gw_family */
 	__u8 protocol; /* the first next header */

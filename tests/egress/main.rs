@@ -3,6 +3,7 @@
 
 mod frames;
 mod groups;
+mod labels;
 mod machine;
 #[path = "../common/netns.rs"]
 mod netns;
