@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! The egress program on the kernel: each packet's end, its bytes and what was counted.
 
+#[path = "../differential/random.rs"]
+#[allow(dead_code)]
+mod chance;
 mod frames;
 mod groups;
 mod labels;
@@ -11,4 +14,5 @@ mod open;
 mod ordinary;
 mod pins;
 mod races;
+mod random;
 mod reference;

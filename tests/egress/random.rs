@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Random packets: the program, the library and the transcription of the definition place each on the
+//! same shard, and every packet has one end (E28, E34, E95).
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use guideway::abi;
+use guideway::maglev::TableSize;
+use guideway::placement::{
+    Family, FlowFields, Fnv12, Fnv5, HashGroup, HashKey, HashTable, Ports, Scope, Shard, ShardTable,
+};
+use guideway::srv6::BaseSid;
+
+use crate::chance::Random;
+use crate::frames::*;
+use crate::machine::*;
+use crate::netns::isolated;
+use crate::reference::{maglev, Placed};
+
+/// A packet, and what its hash is of by the definition: source, destination, protocol and ports.
+struct Packet {
+    frame: Vec<u8>,
+    source: IpAddr,
+    flow: (IpAddr, u8, [u16; 2]),
+    fields: FlowFields,
+}
+
+fn packet(random: &mut Random) -> Packet {
+    let [from, to] = [random.next() as u16, random.next() as u16];
+    let protocols = [TCP, UDP, 1, 44, 50, 132, random.next() as u8];
+    let protocol = protocols[random.below(7)];
+    let bytes = 4 + random.below(60);
+    let payload = ports(from, to, bytes);
+    let has_ports = [TCP, UDP].contains(&protocol);
+    let whole = Ports {
+        source: from,
+        destination: to,
+    };
+    if random.below(2) == 0 {
+        let source = Ipv4Addr::from(random.next() as u32);
+        // Not multicast, nor the broadcast address.
+        let destination = Ipv4Addr::from(random.below(0xe000_0000) as u32);
+        let fragment = [0, 0x4000, 0x2000, 1 + random.below(0x1fff) as u16];
+        let fragment = fragment[random.below(4)];
+        let cut = fragment & 0x3fff != 0;
+        let hashed = if has_ports && !cut {
+            [from, to]
+        } else {
+            [0; 2]
+        };
+        return Packet {
+            frame: ipv4(source, destination, protocol, fragment, &payload),
+            source: source.into(),
+            flow: (destination.into(), protocol, hashed),
+            fields: if cut {
+                FlowFields::ipv4_fragment(source, destination, protocol)
+            } else {
+                FlowFields::ipv4(source, destination, protocol, whole)
+            },
+        };
+    }
+    let mut address =
+        || Ipv6Addr::from(u128::from(random.next()) << 64 | u128::from(random.next()));
+    let source = address();
+    let mut destination = address().octets();
+    destination[0] = 0x20;
+    let destination = Ipv6Addr::from(destination);
+    // Neighbour discovery would stay on the link.
+    let protocol = if protocol == ICMPV6 { 0 } else { protocol };
+    let hashed = if has_ports { [from, to] } else { [0; 2] };
+    Packet {
+        frame: ipv6(source, destination, protocol, &payload),
+        source: source.into(),
+        flow: (destination.into(), protocol, hashed),
+        fields: if protocol == 44 {
+            FlowFields::ipv6_fragment(source, destination)
+        } else {
+            FlowFields::ipv6(source, destination, protocol, whole)
+        },
+    }
+}
+
+#[test]
+fn all_place_random_packets_alike() {
+    isolated("egress::random::placement", || {
+        let long = std::env::var_os("GW_LONG").is_some();
+        let packets = if long { 1_000_000 } else { 10_000 };
+        let shards: Vec<(u16, u32)> = (0x10..0x1b).map(|number| (number, 1)).collect();
+        let sids: Vec<_> = shards.iter().map(|&(number, _)| shard(number)).collect();
+        let owners = maglev(&sids, 1021);
+        let members: Vec<_> = sids
+            .iter()
+            .map(|&sid| Shard::new(BaseSid::new(sid).expect("a SID")))
+            .collect();
+        let table = ShardTable::build(TableSize::new(1021).expect("a prime"), &members);
+        let table = table.expect("a table");
+        let mut random = Random::new(0x5eed);
+        let machine = Machine::new();
+        for by_flow in [false, true] {
+            let mut group = machine.group_of(&shards);
+            group.header.hash_group = 9;
+            if by_flow {
+                group.header.flags |= abi::GroupFlag::GW_GROUP_HASH_FLOW.0;
+            }
+            machine.publish(0, &group);
+            let scope = Scope {
+                table: HashTable(TABLE),
+                group: HashGroup(9),
+            };
+            for (prefix, family) in [("::", Family::Ipv6), ("0.0.0.0", Family::Ipv4)] {
+                let route = abi::Route {
+                    fnv12: Fnv12::new(scope, family).get(),
+                    fnv5: Fnv5::new(scope.table, family).get(),
+                    ..machine.to_group(0, 1)
+                };
+                machine.route(TABLE, prefix.parse().expect("an address"), 0, &route);
+            }
+            let before: u64 = machine.counters()[..64].iter().sum();
+            for _ in 0..packets {
+                let packet = packet(&mut random);
+                let placed = Placed {
+                    table: TABLE,
+                    group: 9,
+                    source: packet.source,
+                    flow: by_flow.then_some(packet.flow),
+                };
+                let key = match by_flow {
+                    true => HashKey::flow(scope, &packet.fields),
+                    false => HashKey::source(scope, packet.source),
+                };
+                let out = machine.classify(&packet.frame);
+                assert_eq!(out.action, REDIRECT, "{:x?}", packet.frame);
+                let mut segments = [0; 8];
+                for (segment, bytes) in segments.iter_mut().zip(out.frame[38..54].chunks(2)) {
+                    *segment = u16::from_be_bytes([bytes[0], bytes[1]]);
+                }
+                segments[4] &= 0xf000;
+                let expected = owners[(placed.hash() % 1021) as usize];
+                assert_eq!(Ipv6Addr::from(segments), expected, "{:x?}", packet.frame);
+                assert_eq!(
+                    table.place(&key).shard.map(BaseSid::address),
+                    Some(expected)
+                );
+            }
+            let after: u64 = machine.counters()[..64].iter().sum();
+            assert_eq!(after - before, packets);
+        }
+    });
+}
+
+/// Whatever the bytes are, each frame has one end, and what was a tenant's with a route never goes on to
+/// the next program.
+#[test]
+fn random_frames_have_one_end() {
+    isolated("egress::random::frames", || {
+        let long = std::env::var_os("GW_LONG").is_some();
+        let frames = if long { 1_000_000 } else { 20_000 };
+        let machine = Machine::new();
+        let mut group = machine.group_of(&[(0x10, 7), (0x11, 8)]);
+        group.header.flags |= abi::GroupFlag::GW_GROUP_HASH_FLOW.0;
+        group.header.pin_idle_ticks = 100;
+        machine.publish(0, &group);
+        machine.default_routes(&machine.to_group(0, 1));
+        let mut random = Random::new(0xf00d);
+        let mut ends = std::collections::BTreeMap::new();
+        for _ in 0..frames {
+            let mut frame = packet(&mut random).frame;
+            for _ in 0..random.below(4) {
+                let at = random.below(frame.len());
+                frame[at] = random.next() as u8;
+            }
+            let (ran, counted) = machine.run(&frame);
+            let ended: Vec<_> = counted.iter().filter(|(end, _)| end.0 < 64).collect();
+            let [(end, 1)] = ended[..] else {
+                panic!("{counted:?}: {frame:x?}");
+            };
+            let verdict = match end.0 {
+                1 | 2 => REDIRECT,
+                16..32 => SKIP,
+                32..64 => DROP,
+                _ => panic!("{counted:?}: {frame:x?}"),
+            };
+            assert_eq!(ran.action, verdict, "{counted:?}: {frame:x?}");
+            *ends.entry(end.0).or_insert(0) += 1;
+        }
+        println!("{ends:?}");
+        assert!(ends.len() >= 4, "{ends:?}");
+    });
+}
