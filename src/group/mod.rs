@@ -52,11 +52,14 @@
 //! Active members share the addresses without a pin by a [Maglev](crate::maglev) table whose keys
 //! are the texts of their base SIDs: the same shards give the same table on every node, whatever
 //! slots they have there.
+//!
+//! What packets read is [`Snapshot::to_bytes`], and [`Snapshot::from_bytes`] reads it back.
 #![forbid(unsafe_code)]
 
 mod class;
 mod disruption;
 mod error;
+mod image;
 mod limits;
 mod number;
 mod places;
@@ -70,6 +73,7 @@ mod warning;
 pub use class::{Class, Classes, ClassesError, ConfiguredClass, Nat64Prefix, Nat64PrefixError};
 pub use disruption::{Disruption, MemberShare};
 pub use error::PlanError;
+pub use image::ImageError;
 pub use limits::{LimitError, Limits};
 pub use number::{Generation, GroupId, HighWater, Incarnation, Publication, Slot, StalePlan};
 pub use places::{allocate, Duplicate, NoGroupLeft, Place, Places};

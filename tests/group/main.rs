@@ -5,6 +5,7 @@
 
 mod classes;
 mod generations;
+mod image;
 mod input;
 mod life;
 mod model;
