@@ -158,6 +158,7 @@ pub(crate) fn xdp_seen_by_ip(interface: &str) -> Option<(String, u64)> {
 #[derive(Clone, Copy)]
 pub(crate) enum Kind {
     Xdp,
+    Classifier,
     FlowDissector,
 }
 
@@ -165,6 +166,7 @@ pub(crate) enum Kind {
 pub(crate) fn foreign_program(name: &str, kind: Kind) -> std::io::Result<OwnedFd> {
     let kind = match kind {
         Kind::Xdp => libbpf_sys::BPF_PROG_TYPE_XDP,
+        Kind::Classifier => libbpf_sys::BPF_PROG_TYPE_SCHED_CLS,
         Kind::FlowDissector => libbpf_sys::BPF_PROG_TYPE_FLOW_DISSECTOR,
     };
     load(

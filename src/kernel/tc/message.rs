@@ -201,7 +201,10 @@ pub(super) fn delete(ifindex: u32, id: FilterId) -> Result<(), SysError> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsFd;
+
     use super::*;
+    use crate::kernel::netns;
 
     /// Messages about filters as the kernel sends them, by hand.
     fn answer(handle: u32, info: u32, kind: &str, options: Option<&[u8]>) -> Vec<u8> {
@@ -244,5 +247,36 @@ mod tests {
         for end in 0..HEAD_BYTES {
             assert_eq!(filter(&bytes[..end]), None);
         }
+    }
+    /// As when somebody takes the place, or leaves it, after this process has looked.
+    #[test]
+    fn the_kernel_creates_only_where_nothing_is_and_exchanges_only_what_is() {
+        netns::isolated("kernel::tc::message::exclusive", || {
+            let (ifindex, _) = netns::veth("near", "far");
+            let load = || netns::foreign_program("theirs", netns::Kind::Classifier).expect("load");
+            let (one, two) = (load(), load());
+            let id = FilterId::default();
+            ensure_qdisc(ifindex).expect("made");
+            ensure_qdisc(ifindex).expect("what is there is left");
+            let refused = |result: Result<(), SysError>| result.expect_err("refused");
+
+            let error = refused(replace(ifindex, id, one.as_fd(), "one"));
+            assert_eq!(error.errno, libc::ENOENT, "{error}");
+            create(ifindex, id, one.as_fd(), "one").expect("created");
+            let error = refused(create(ifindex, id, two.as_fd(), "two"));
+            assert_eq!(error.errno, libc::EEXIST);
+            let text = "cannot create a filter on interface near: File exists (os error 17): \
+                        Filter already exists";
+            assert_eq!(error.to_string(), text);
+            let programs = || -> Vec<_> {
+                let filters = filters(ifindex).expect("listed").into_iter();
+                filters.map(|filter| filter.program_id).collect()
+            };
+            assert_eq!(programs(), [Some(netns::program_id(&one))]);
+            replace(ifindex, id, two.as_fd(), "two").expect("exchanged");
+            assert_eq!(programs(), [Some(netns::program_id(&two))]);
+            delete(ifindex, id).expect("removed");
+            assert_eq!(refused(delete(ifindex, id)).errno, libc::ENOENT);
+        });
     }
 }

@@ -172,6 +172,13 @@ fn search(modes: [Mode; TAKERS], fault: Fault) -> (HashSet<Finding>, usize) {
         if alone > 1 || (alone == 1 && world.holders(Mode::Shared) > 0) {
             findings.insert("somebody is inside beside one who is alone");
         }
+        let inside = |who: &usize| world.takers[*who] == Taker::Holding;
+        if (0..TAKERS)
+            .filter(inside)
+            .any(|who| modes[who] == Mode::Shared && world.table.gate[who].is_some())
+        {
+            findings.insert("who is inside shared keeps the gate");
+        }
         let steps = (0..TAKERS).map(|who| {
             let (next, made) = world.step(who, fault);
             (who, made, next)
