@@ -6,7 +6,7 @@
 mod netns;
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -43,11 +43,27 @@ fn with_barrier(name: &str, test: impl FnOnce(WriteBarrier) + Send + 'static) {
 
 /// What the kernel says is locked of a directory: `READ` or `WRITE`, once for each lock.
 fn locks(name: &str) -> Vec<String> {
+    // The kernel may list a lock twice, or not, while other tests take and release theirs.
+    let mut before = listed(name);
+    loop {
+        let now = listed(name);
+        if now == before {
+            return now;
+        }
+        before = now;
+    }
+}
+
+fn listed(name: &str) -> Vec<String> {
     let inode = fs::metadata(state().join(name)).expect("a directory").ino();
     let device = fs::metadata(state()).expect("a directory").dev();
     let (major, minor) = (nix::sys::stat::major(device), nix::sys::stat::minor(device));
     let place = format!("{major:02x}:{minor:02x}:{inode}");
-    let text = fs::read_to_string("/proc/locks").expect("text");
+    // In one call: the list is consistent as far as it fits the answer.
+    let mut buffer = vec![0; 64 << 10];
+    let mut file = fs::File::open("/proc/locks").expect("a file");
+    let length = file.read(&mut buffer).expect("read");
+    let text = String::from_utf8_lossy(&buffer[..length]);
     let mut kinds: Vec<_> = text
         .lines()
         .filter_map(|line| {
