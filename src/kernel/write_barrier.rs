@@ -150,15 +150,14 @@ impl WriteBarrier {
         let mut directories = self.open()?;
         let mut taking = Taking::new(mode);
         loop {
-            let step = taking.step(&mut directories)?;
-            // Removed, and maybe made anew, since they were opened.
-            if step != Step::Advanced && !directories.are_in_place() {
-                directories = self.open()?;
-                taking = Taking::new(mode);
-                continue;
-            }
-            let blocked = match step {
+            let blocked = match taking.step(&mut directories)? {
                 Step::Advanced => continue,
+                // Removed, and maybe made anew, since they were opened.
+                _ if !directories.are_in_place() => {
+                    directories = self.open()?;
+                    taking = Taking::new(mode);
+                    Place::Gate
+                }
                 Step::Taken => return Ok((directories.gate.lock, directories.routes.lock)),
                 Step::Blocked(at) => at,
             };
