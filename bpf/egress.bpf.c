@@ -86,7 +86,9 @@ static __always_inline int gw_egress_verdict(__u32 end)
 	case GW_EGRESS_PASS:
 		return TC_ACT_UNSPEC;
 	default:
-		return end < GW_EGRESS_DROP_BAD_ROUTE ? TC_ACT_UNSPEC : TC_ACT_SHOT;
+		if (end >= GW_EGRESS_SKIP_SHORT && end < GW_EGRESS_DROP_BAD_ROUTE)
+			return TC_ACT_UNSPEC;
+		return TC_ACT_SHOT;
 	}
 }
 

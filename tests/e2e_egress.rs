@@ -3,6 +3,9 @@
 //! seg6local takes the outer header off (End.DX6 and End.DX4, RFC 8986) and sends the packet on to a
 //! server (E56, E57, E63).
 
+#[path = "egress/frames.rs"]
+#[allow(dead_code)]
+mod frames;
 #[path = "egress/machine.rs"]
 #[allow(dead_code)]
 mod machine;
@@ -17,11 +20,14 @@ mod reference;
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 use guideway::kernel::tc;
 use machine::*;
 use net::Namespace;
+use nix::sys::socket::sockopt::UdpGsoSegment;
+use nix::sys::socket::{sendto, setsockopt, socket, AddressFamily, MsgFlags, SockFlag, SockType};
 
 const SERVER6: &str = "2001:db8:2::1";
 const SERVER4: &str = "198.51.100.1";
@@ -34,11 +40,14 @@ const UPLINK_MTU: u32 = TENANT_MTU + 40;
 /// What decapsulates IPv6, and what IPv4: Linux without VRF has no SID that does both.
 const SHARD6: u16 = 0x10;
 const SHARD4: u16 = 0x11;
+/// Their groups, of one member each.
+const GROUP6: u32 = 0;
+const GROUP4: u32 = 1;
 
 /// A tenant, its node with the program, a shard, and a server behind.
 struct World {
     tenant: Namespace,
-    node: Namespace,
+    _node: Namespace,
     machine: Machine,
     _shard: Namespace,
     server: Namespace,
@@ -109,16 +118,18 @@ fn world(options: &tc::Options) -> World {
     for namespace in [&node, &shard] {
         namespace.run(forward).expect("forwarding");
     }
-    for (prefix, number) in [("::", SHARD6), ("0.0.0.0", SHARD4)] {
-        let mut route = machine.to_shard(number);
-        route.next_hop.mtu = UPLINK_MTU;
-        machine.route(TABLE, prefix.parse().expect("an address"), 0, &route);
+    for (id, prefix, number) in [(GROUP6, "::", SHARD6), (GROUP4, "0.0.0.0", SHARD4)] {
+        let mut group = machine.group_of(&[(number, 1)]);
+        group.members[0].next_hop.mtu = UPLINK_MTU;
+        machine.publish(id, &group);
+        let prefix = prefix.parse().expect("an address");
+        machine.route(TABLE, prefix, 0, &machine.to_group(id, 1));
     }
     let attach = || tc::Attachment::new(machine.program(), machine.tenant, options);
     let attachment = node.run(attach).expect("in the node").expect("attached");
     World {
         tenant,
-        node,
+        _node: node,
         machine,
         _shard: shard,
         server,
@@ -149,35 +160,41 @@ fn address(server: &str) -> SocketAddr {
 }
 
 impl World {
-    /// Sends much by TCP both ways, and some datagrams of every size up to the largest.
-    fn exchange(&self, server: &str) {
+    /// Sends much by TCP both ways, and some datagrams of every size up to the largest. The average
+    /// number of bytes in a frame of the tenant on the first way.
+    fn exchange(&self, server: &str) -> u64 {
         let at = address(server);
         let listener = self.server.run(|| TcpListener::bind(at)).expect("inside");
         let listener = listener.expect("a listener");
-        let echo = std::thread::spawn(move || {
+        let receiver = std::thread::spawn(move || {
             let (mut stream, from) = listener.accept().expect("a connection");
             let mut got = vec![0; BULK];
             stream.read_exact(&mut got).expect("all of it");
-            stream.write_all(&got).expect("all of it back");
-            from.ip()
+            (stream, from.ip(), got)
         });
         let limit = Duration::from_secs(20);
         let stream = self.tenant.run(|| TcpStream::connect_timeout(&at, limit));
         let mut stream = stream.expect("inside").expect("connected");
         stream.set_read_timeout(Some(limit)).expect("a time-out");
         let sent = bytes(BULK);
+        let group = if at.is_ipv4() { GROUP4 } else { GROUP6 };
+        let before = self.machine.slot_counters(group, 0);
         stream.write_all(&sent).expect("written");
+        let (mut back, from, received) = receiver.join().expect("the server");
+        let after = self.machine.slot_counters(group, 0);
+        let sender = std::thread::spawn(move || back.write_all(&received).expect("written"));
         let mut got = vec![0; BULK];
         stream.read_exact(&mut got).expect("all of it");
+        sender.join().expect("the server");
         assert!(got == sent, "the bytes came back as others");
         let tenant = if at.is_ipv4() {
             "10.0.0.7"
         } else {
             "2001:db8:aaaa::7"
         };
-        let from = echo.join().expect("the server");
         assert_eq!(from, tenant.parse::<IpAddr>().expect("an address"));
         self.datagrams(at);
+        (after.1 - before.1) / (after.0 - before.0)
     }
 
     fn datagrams(&self, at: SocketAddr) {
@@ -199,6 +216,15 @@ impl World {
             let mut got = vec![0; 2000];
             let (length, _) = server.recv_from(&mut got).expect("received");
             assert!(got[..length] == sent, "{count} bytes came as others");
+        }
+        // Cut up behind the program where the device does that, else before it.
+        setsockopt(&client, UdpGsoSegment, &1000).expect("segments");
+        let sent = bytes(7500);
+        client.send_to(&sent, at).expect("sent");
+        for part in sent.chunks(1000) {
+            let mut got = vec![0; 2000];
+            let (length, _) = server.recv_from(&mut got).expect("received");
+            assert!(got[..length] == *part, "a segment came as another");
         }
     }
 
@@ -226,14 +252,19 @@ fn through_the_kernel(name: &'static str, server: &'static str) {
             return;
         }
         let world = world(&tc::Options::default());
-        for features in ["gso off", "tx off", "gso on"] {
-            let (feature, value) = features.split_once(' ').expect("two words");
-            let set = world.tenant.offload("gw-inside", feature, value);
+        let off = |feature: &str| {
+            let set = world.tenant.offload("gw-inside", feature, "off");
             set.expect("a feature");
-            let before = world.count(C::GW_EGRESS_SHARD);
-            world.exchange(server);
-            assert!(world.count(C::GW_EGRESS_SHARD) > before + 20);
-        }
+        };
+        // What the device is to cut up is longer than any frame.
+        let average = world.exchange(server);
+        assert!(average > u64::from(TENANT_MTU) + 14, "{average} bytes");
+        off("tso");
+        off("gso");
+        let average = world.exchange(server);
+        assert!(average <= u64::from(TENANT_MTU) + 14, "{average} bytes");
+        off("tx");
+        world.exchange(server);
         let dropped: u64 = world.machine.counters()[32..64].iter().sum();
         assert_eq!(dropped, 0);
     });
@@ -262,7 +293,38 @@ fn a_filter_of_clsact_does_the_same() {
         });
         world.exchange(SERVER6);
         world.exchange(SERVER4);
-        assert!(world.count(C::GW_EGRESS_SHARD) > 20);
+        assert!(world.count(C::GW_EGRESS_GROUP) > 20);
+    });
+}
+
+/// The kernel has taken the tag off when the program sees the frame: only its metadata tells (E13).
+#[test]
+fn a_tagged_frame_is_left_alone() {
+    netns::isolated("e2e_egress::vlan", || {
+        if !needs_seg6("e2e_egress::vlan") {
+            return;
+        }
+        let world = world(&tc::Options::default());
+        let source = "2001:db8:aaaa::7".parse().expect("an address");
+        let far = SERVER6.parse().expect("an address");
+        let plain = frames::ipv6(source, far, frames::UDP, &frames::ports(1, 2, 20));
+        let mut tagged = plain.clone();
+        tagged.splice(12..12, [0x81, 0, 0, 5]);
+        let before = world.count(C::GW_EGRESS_GROUP);
+        let send = || {
+            let (family, kind) = (AddressFamily::Packet, SockType::Raw);
+            let socket = socket(family, kind, SockFlag::empty(), None).expect("a socket");
+            let inside = netns::packet_address(netns::ifindex("gw-inside"));
+            for frame in [&tagged, &plain] {
+                let flags = MsgFlags::empty();
+                sendto(socket.as_raw_fd(), frame, &inside, flags).expect("sent");
+            }
+        };
+        world.tenant.run(send).expect("inside");
+        let arrived = || world.count(C::GW_EGRESS_GROUP) > before;
+        assert!(netns::within(Duration::from_secs(10), arrived));
+        // They came in this order.
+        assert_eq!(world.count(C::GW_EGRESS_GROUP), before + 1);
     });
 }
 
@@ -296,6 +358,5 @@ fn what_is_too_big_for_the_link_is_counted() {
             };
             assert!(netns::within(Duration::from_secs(10), arrived));
         }
-        assert!(world.node.run(|| ()).is_ok());
     });
 }

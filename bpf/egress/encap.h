@@ -12,12 +12,24 @@
 /* The longest transport header of a segment: TCP with all its options. */
 #define GW_MAX_L4_BYTES 60
 
-/* A SID with the Argument in the low twelve bits of its bytes 8 and 9. */
+/* Two bytes as the first of a word in memory. */
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#define gw_first_bytes(be16) ((__u64)(be16))
+#else
+#define gw_first_bytes(be16) ((__u64)(be16) << 48)
+#endif
+
+/* A SID, which a map holds aligned, with the Argument in the low twelve bits of its bytes 8 and 9. */
 static __always_inline void gw_complete_sid(__u8 *to, const __u8 *sid, __u16 argument)
 {
-	__builtin_memcpy(to, sid, 16);
-	to[8] = (to[8] & 0xf0) | argument >> 8;
-	to[9] = argument;
+	const __u64 *words = (const __u64 *)sid;
+	__u64 completed[2] = {
+		words[0],
+		(words[1] & ~gw_first_bytes(bpf_htons(0x0fff))) |
+			gw_first_bytes(bpf_htons(argument & 0x0fff)),
+	};
+
+	__builtin_memcpy(to, completed, sizeof(completed));
 }
 
 /* Bytes of the inner packet that cross the link at a time: a segment's, if it will be segmented. */
@@ -48,8 +60,8 @@ static __always_inline int gw_check_length(const struct gw_egress_run *run)
 }
 
 /*
- * Makes room in such a way that the device can still segment. Who says nothing of the encapsulation can
- * not: that is tried for packets that are whole, where the kernel refuses a second one.
+ * Makes room in such a way that the device can still segment. The kernel refuses that for what is
+ * encapsulated already; a packet that is whole gets its room without.
  */
 static __always_inline bool gw_make_room(struct __sk_buff *skb)
 {

@@ -80,8 +80,10 @@ static __always_inline int gw_parse_ipv6(struct gw_egress_run *run)
 	run->inner_bytes = GW_IPV6_BYTES + gw_load_be16(ip, 4);
 	run->protocol = gw_load8(ip, 6);
 	run->l4_at = GW_ETH_BYTES + GW_IPV6_BYTES;
-	__builtin_memcpy(run->source, ip + 8, 16);
-	__builtin_memcpy(run->destination, ip + 24, 16);
+	run->source[0] = gw_load64(ip, 8);
+	run->source[1] = gw_load64(ip, 16);
+	run->destination[0] = gw_load64(ip, 24);
+	run->destination[1] = gw_load64(ip, 32);
 	if (gw_load8(ip, 24) == 0xff ||
 	    (gw_load8(ip, 24) == 0xfe && (gw_load8(ip, 25) & 0xc0) == 0x80))
 		return GW_EGRESS_SKIP_LOCAL;
@@ -144,7 +146,7 @@ static __always_inline int gw_find_route(struct gw_egress_run *run)
 	return run->route ? GW_NEXT : GW_EGRESS_SKIP_NO_ROUTE;
 }
 
-/* Up to the route: whatever ends here is not ours. */
+/* Up to the route: what ends here is not ours, or whose it is cannot be told. */
 static __always_inline int gw_classify(struct gw_egress_run *run)
 {
 	int step = gw_parse_ethernet(run);

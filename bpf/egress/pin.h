@@ -59,6 +59,12 @@ static __always_inline __u64 gw_load_pin(const struct gw_pin *pin)
 	return *(const volatile __u64 *)&pin->bind;
 }
 
+/* After the binding: whose that was. */
+static __always_inline __u32 gw_load_tag(const struct gw_pin *pin)
+{
+	return *(const volatile __u32 *)&pin->tag;
+}
+
 /* A live pin of this slot, the next one after that. */
 static __always_inline __u64 gw_pin_bind(__u32 slot, __u32 generation, __u64 before)
 {

@@ -34,7 +34,7 @@ struct gw_outer {
 	__u8 hop_limit;
 	__u8 source[16];
 	__u8 destination[16];
-} __attribute__((packed));
+} __attribute__((packed, aligned(2)));
 _Static_assert(sizeof(struct gw_outer) == GW_ETH_BYTES + GW_EGRESS_OUTER_BYTES, "no padding");
 
 struct gw_egress_run {
@@ -60,8 +60,10 @@ struct gw_egress_run {
 	__u32 link_mtu;
 	__u32 profile; /* that of all, and the group's */
 	__u32 counters_at; /* of its slot */
+	__u16 zero; /* so that the outer addresses are aligned */
 	struct gw_outer outer;
-};
+} __attribute__((aligned(8)));
+_Static_assert(__builtin_offsetof(struct gw_egress_run, outer) % 8 == 2, "whole words");
 
 static __always_inline void gw_egress_count(__u32 counter)
 {

@@ -107,10 +107,13 @@ static __always_inline bool gw_is_idle(const struct gw_group_header *group, __u3
 	       (__s32)(group->pin_idle_ticks + group->pin_refresh_ticks);
 }
 
-/* Follows the pin that another CPU made or renewed a moment ago. */
-static __always_inline void gw_follow_winner(struct gw_choice *choice, __u64 bind)
+/* Follows the pin that another CPU made or renewed a moment ago, if it is still this key's. */
+static __always_inline void gw_follow_winner(struct gw_choice *choice, const struct gw_pin *pin,
+					     __u32 tag)
 {
-	if (gw_follow(choice, gw_held(bind)))
+	struct gw_held held = gw_held(gw_load_pin(pin));
+
+	if (gw_load_tag(pin) == tag && gw_follow(choice, held))
 		gw_egress_count(GW_EGRESS_PIN_HIT);
 }
 
@@ -127,7 +130,7 @@ static __always_inline void gw_look_at_pin(struct gw_choice *choice, struct gw_p
 	pinned->bind = gw_load_pin(pin);
 	held = gw_held(pinned->bind);
 	pinned->found = GW_PIN_UNUSABLE;
-	if (*(const volatile __u32 *)&pin->tag != pinned->tag) {
+	if (gw_load_tag(pin) != pinned->tag) {
 		gw_egress_count(GW_EGRESS_PIN_TORN);
 		return;
 	}
@@ -152,21 +155,29 @@ static __always_inline void gw_look_at_pin(struct gw_choice *choice, struct gw_p
 static __always_inline void gw_renew(struct gw_choice *choice, const struct gw_pinned *pinned)
 {
 	__u64 bind = gw_pin_bind(choice->slot, choice->member->generation, pinned->bind);
-	__u64 met;
+	struct gw_pin *pin = pinned->pin;
 
-	*(volatile __u32 *)&pinned->pin->last_seen_tick = pinned->now;
-	met = __sync_val_compare_and_swap(&pinned->pin->bind, pinned->bind, bind);
-	if (met == pinned->bind)
+	*(volatile __u32 *)&pin->last_seen_tick = pinned->now;
+	if (__sync_val_compare_and_swap(&pin->bind, pinned->bind, bind) != pinned->bind) {
+		gw_follow_winner(choice, pin, pinned->tag);
+		return;
+	}
+	if (gw_load_tag(pin) == pinned->tag) {
 		gw_egress_count(GW_EGRESS_PIN_REPLACED);
-	else
-		gw_follow_winner(choice, met);
+		return;
+	}
+	/* Another key's by now, with the very binding that this one had: it gets that back. */
+	__sync_val_compare_and_swap(&pin->bind, bind, pinned->bind);
+	gw_egress_count(GW_EGRESS_PIN_TORN);
 }
 
 static __always_inline void gw_pin_anew(const struct gw_egress_run *run, struct gw_choice *choice,
 					const struct gw_pinned *pinned, void *map, const void *key)
 {
+	/* Two pins of a slot shall seldom be the same word. */
+	__u64 seed = (__u64)(pinned->tag ^ pinned->now) << GW_PIN_SEQUENCE_SHIFT;
 	struct gw_pin pin = {
-		.bind = gw_pin_bind(choice->slot, choice->member->generation, 0),
+		.bind = gw_pin_bind(choice->slot, choice->member->generation, seed),
 		.last_seen_tick = pinned->now,
 		.tag = pinned->tag,
 	};
@@ -178,11 +189,8 @@ static __always_inline void gw_pin_anew(const struct gw_egress_run *run, struct 
 		return;
 	}
 	winner = bpf_map_lookup_elem(map, key);
-	if (!winner)
-		return;
-	pin.bind = gw_load_pin(winner);
-	if (*(const volatile __u32 *)&winner->tag == pinned->tag)
-		gw_follow_winner(choice, pin.bind);
+	if (winner)
+		gw_follow_winner(choice, winner, pinned->tag);
 }
 
 /* The key of a packet's pin. */
