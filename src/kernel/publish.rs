@@ -18,13 +18,13 @@
 //! ```
 
 use std::ops::ControlFlow;
-use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
 
 use bytemuck::bytes_of;
 use nix::libc;
 
-use super::map::{Map, MapKind, MapShape, OpenError, ShapeError, Update};
+use super::map::{Map, MapKind, MapShape, OpenError, ShapeError};
+use super::snapshot::Slots;
 use super::SysError;
 use crate::abi;
 
@@ -171,50 +171,42 @@ fn cells_in(name: &str, room: u32, bytes: usize) -> Result<u32, SysError> {
 /// The slot through which programs reach the live generation: an array of maps with one entry.
 #[derive(Debug)]
 pub struct Slot {
-    outer: Map,
+    slots: Slots,
 }
 
 impl Slot {
     /// Takes the array of maps.
     pub fn new(outer: Map) -> Result<Self, ShapeError> {
         let expected = MapShape {
-            kind: MapKind::ARRAY_OF_MAPS,
-            key_size: 4,
-            value_size: 4,
             max_entries: 1,
             ..outer.shape().clone()
         };
         outer
             .shape()
             .check(&expected, format_args!("map {}", outer.shape().name))?;
-        Ok(Self { outer })
+        let slots = Slots::new(outer)?;
+        Ok(Self { slots })
     }
 
     /// The map itself.
     pub fn map(&self) -> &Map {
-        &self.outer
+        self.slots.map()
     }
 
     /// Makes `generation` the live one. The call takes 8 to 30 ms, sometimes 250: it waits until
     /// no program uses the generation before.
     pub fn swap(&self, generation: &Generation) -> Result<(), SysError> {
-        let fd = generation.map.as_fd().as_raw_fd();
-        self.outer
-            .update(bytes_of(&0_u32), bytes_of(&fd), Update::Any)
+        self.slots.put(0, &generation.map)
     }
 
     /// The id of the live generation's map, to compare with those of pinned ones.
     pub fn live_id(&self) -> Result<Option<u32>, SysError> {
-        let mut id = 0_u32;
-        let found = self
-            .outer
-            .lookup(bytes_of(&0_u32), bytemuck::bytes_of_mut(&mut id))?;
-        Ok(found.then_some(id))
+        self.slots.live_id(0)
     }
 
     /// Leaves programs without a generation. It waits like [`swap`](Self::swap). Whether there
     /// was one.
     pub fn clear(&self) -> Result<bool, SysError> {
-        self.outer.delete(bytes_of(&0_u32))
+        self.slots.clear(0)
     }
 }

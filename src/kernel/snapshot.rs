@@ -113,7 +113,12 @@ impl Slots {
     /// Makes `snapshot` the live one of an entry. The call takes 8 to 30 ms, sometimes 250: when it
     /// returns no program uses the snapshot before.
     pub fn swap(&self, index: u32, snapshot: &Snapshot) -> Result<(), SysError> {
-        let fd = snapshot.map.as_fd().as_raw_fd();
+        self.put(index, &snapshot.map)
+    }
+
+    /// The same with a map of the template's shape.
+    pub(super) fn put(&self, index: u32, map: &Map) -> Result<(), SysError> {
+        let fd = map.as_fd().as_raw_fd();
         self.outer
             .update(bytes_of(&index), bytes_of(&fd), Update::Any)
     }
