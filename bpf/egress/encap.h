@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * SRv6 with one segment, reduced (RFC 8986, section 4.1.1 and 5.2): a plain IPv6 header in front of the
+ * SRv6 with one segment, reduced (RFC 8986, section 5.2): a plain IPv6 header in front of the
  * inner packet, whose bytes are left alone, and the Ethernet header of the next hop.
  */
 #ifndef GW_EGRESS_ENCAP_H

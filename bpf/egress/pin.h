@@ -38,7 +38,6 @@ static __always_inline __u32 gw_tag_of_flow(const struct gw_egress_run *run)
 
 /* What a pin names. */
 struct gw_held {
-	__u64 bind;
 	__u32 slot;
 	__u32 generation;
 	bool dead;
@@ -47,7 +46,6 @@ struct gw_held {
 static __always_inline struct gw_held gw_held(__u64 bind)
 {
 	return (struct gw_held){
-		.bind = bind,
 		.slot = bind >> GW_PIN_SLOT_SHIFT & 0xffff,
 		.generation = bind >> GW_PIN_GENERATION_SHIFT,
 		.dead = (bind >> GW_PIN_STATE_SHIFT & 0xff) != GW_PIN_LIVE,

@@ -12,10 +12,8 @@
 enum gw_fnv {
 	GW_FNV_PRIME = 0x01000193,
 	/* The prime to the power of so many bytes. */
-	GW_FNV_5 = 0x46a747c3,
 	GW_FNV_12 = 0xd38c7031,
 	GW_FNV_16 = 0x345b8241,
-	GW_FNV_28 = 0xdd0c5e71,
 };
 
 static __always_inline __u32 gw_fnv_byte(__u32 hash, __u8 byte)
