@@ -37,6 +37,7 @@ pub mod abi;
 pub mod addr;
 pub mod affinity;
 pub mod capture;
+pub mod encap;
 pub mod error;
 pub mod flow;
 pub mod flow_label;
@@ -55,8 +56,10 @@ pub mod plan;
 pub mod quic;
 pub mod quiclb;
 pub mod reason;
+pub mod route;
 pub mod service;
 pub mod srv6;
+pub mod tenant;
 
 /// The README's code compiles.
 #[cfg(doctest)]

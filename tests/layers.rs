@@ -12,6 +12,7 @@ const PURE: &[&str] = &[
     "addr",
     "affinity",
     "capture",
+    "encap",
     "flow",
     "flow_label",
     "group",
@@ -24,8 +25,10 @@ const PURE: &[&str] = &[
     "plan",
     "quic",
     "reason",
+    "route",
     "service",
     "srv6",
+    "tenant",
 ];
 /// What a pure module must not name.
 const IMPURE: &[&str] = &[
