@@ -6,13 +6,13 @@
 //!
 //! ```
 //! use guideway::route::{Key, Route, TableId, Target};
-//! use guideway::srv6::{Mtu, NextHop};
+//! use guideway::srv6::{Argument, Mtu, NextHop};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let (source, destination) = ("02:00:00:00:00:01".parse()?, "02:00:00:00:00:02".parse()?);
 //! let key = Key::new(TableId::new(42), "2001:db8::/32".parse()?);
 //! let route = Route::new(Target::Shard {
-//!     argument: "0x2a5".parse()?,
+//!     argument: Argument::new(0x2a5)?,
 //!     sid: "2001:db8:ff09:10:e000::".parse()?,
 //!     next_hop: NextHop::new(7, source, destination, Mtu::UNCHECKED)?,
 //! });
