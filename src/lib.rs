@@ -37,6 +37,7 @@ pub mod abi;
 pub mod addr;
 pub mod affinity;
 pub mod capture;
+mod document;
 pub mod encap;
 pub mod error;
 pub mod flow;

@@ -12,6 +12,7 @@ const PURE: &[&str] = &[
     "addr",
     "affinity",
     "capture",
+    "document",
     "encap",
     "flow",
     "flow_label",

@@ -4,13 +4,13 @@
 use std::fmt;
 
 use serde::{Serialize, Serializer};
-use sha2::{Digest as _, Sha256};
 
 use super::draft::SpecDraft;
 use super::members::{config, root};
-use super::scalar::hex_text;
 use super::spec::Spec;
-use super::tree::{Member, Node, Value};
+use crate::document::digest::SpecDigest;
+use crate::document::scalar::hex_text;
+use crate::document::tree::{Member, Node, Value};
 use crate::quic::lb::Key;
 
 impl Spec {
@@ -27,7 +27,7 @@ impl Spec {
 
     /// The digest of the canonical document, by which plans and generations name it.
     pub fn digest(&self) -> SpecDigest {
-        SpecDigest(Sha256::digest(self.to_canonical_json()).into())
+        SpecDigest::of(&self.to_canonical_json())
     }
 
     /// The canonical document as it may be shown: no seed, and for each key what `kcv` makes of it
@@ -88,47 +88,5 @@ impl Serialize for Redacted {
 impl fmt::Debug for Redacted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&serde_json::to_string(self).unwrap_or_default())
-    }
-}
-
-/// SHA-256 of a canonical document; its text is 64 lower-case hexadecimal digits.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct SpecDigest([u8; 32]);
-
-impl SpecDigest {
-    /// The digest with these bytes.
-    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
-        Self(bytes)
-    }
-
-    /// The bytes.
-    pub const fn as_bytes(&self) -> &[u8; 32] {
-        &self.0
-    }
-}
-
-impl fmt::Display for SpecDigest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&hex_text(&self.0))
-    }
-}
-
-impl fmt::Debug for SpecDigest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "SpecDigest({self})")
-    }
-}
-
-impl std::str::FromStr for SpecDigest {
-    type Err = crate::hex::HexError;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        crate::hex::decode_exact(text).map(Self)
-    }
-}
-
-impl Serialize for SpecDigest {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
     }
 }

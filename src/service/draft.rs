@@ -3,13 +3,14 @@
 
 use std::time::Duration;
 
-use super::field::{Field, Written};
 use super::members::{backend, config, limits, quic, root, service};
 use super::spec::{
     Backend, BackendState, CidConfig, Fragments, HashOf, Limits, Mode, Protocol, Quic, Routing,
     Service, SourceMac, Spec, Tracking, Unhealthy, UnknownServerId,
 };
-use super::tree::{Member, Node, Value};
+use crate::document::field::Written;
+use crate::document::tree::Value;
+use crate::document::write::Object;
 use crate::hash::HashSeed;
 use crate::quic::lb::Key;
 
@@ -205,45 +206,6 @@ impl BackendDraft {
             mac: mac.to_string(),
             ..Self::default()
         }
-    }
-}
-
-/// An object under construction.
-#[derive(Default)]
-struct Object(Vec<Member>);
-
-impl Object {
-    /// Adds a member if there is a value. The field gives the name alone: a draft may hold what
-    /// the field does not.
-    fn put<T>(mut self, field: &Field<T>, value: Option<&impl Written>) -> Self {
-        if let Some(value) = value {
-            let node = Node {
-                at: 0,
-                value: value.written(),
-            };
-            self.0.push(Member {
-                name: field.name.to_owned(),
-                node,
-            });
-        }
-        self
-    }
-
-    fn done(self) -> Value {
-        Value::Object(self.0)
-    }
-}
-
-impl<T: Written> Written for Vec<T> {
-    fn written(&self) -> Value {
-        Value::List(
-            self.iter()
-                .map(|entry| Node {
-                    at: 0,
-                    value: entry.written(),
-                })
-                .collect(),
-        )
     }
 }
 

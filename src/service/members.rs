@@ -9,11 +9,12 @@ const IDLE: (u64, u64) = (1, 7 * SECONDS_PER_DAY);
 
 pub(super) mod root {
     use super::{limits, service};
+    use crate::document::field::{
+        choice, integer, interface, nested, uuid, Field, Need, Shape, Table,
+    };
     use crate::hash::HashSeed;
     use crate::id::{InstanceId, InterfaceName};
-    use crate::service::field::{
-        choice, integer, interface, nested, seed, uuid, Field, Need, Shape, Table,
-    };
+    use crate::service::field::seed;
     use crate::service::spec::{Mode, SourceMac};
 
     pub(in crate::service) static INSTANCE_ID: Field<InstanceId> =
@@ -53,7 +54,7 @@ pub(super) mod root {
         Shape::List {
             min: 1,
             max: 1024,
-            of: &service::TABLE,
+            of: &Shape::Object(&service::TABLE),
         },
         "The services of the instance.",
     );
@@ -75,7 +76,7 @@ pub(super) mod root {
 
 pub(super) mod limits {
     use super::MAX_ENTRIES;
-    use crate::service::field::{integer, Field, Need, Table};
+    use crate::document::field::{integer, Field, Need, Table};
 
     /// The smallest table, and the smallest limit of tables.
     pub(in crate::service) const MIN_SLOTS: u32 = 251;
@@ -118,11 +119,11 @@ pub(super) mod service {
     use std::time::Duration;
 
     use super::{backend, limits, quic, IDLE};
-    use crate::service::field::{
-        address, boolean, choice, duration, integer, nested, prime, service_name, Field, Need,
-        Shape, Table,
+    use crate::document::field::{
+        boolean, choice, duration, integer, nested, prime, Field, Need, Shape, Table,
     };
-    use crate::service::scalar::Number;
+    use crate::document::scalar::Number;
+    use crate::service::field::{address, service_name};
     use crate::service::spec::{Fragments, HashOf, Protocol, Tracking};
 
     pub(in crate::service) static NAME: Field<String> =
@@ -203,7 +204,7 @@ pub(super) mod service {
         Shape::List {
             min: 0,
             max: 256,
-            of: &backend::TABLE,
+            of: &Shape::Object(&backend::TABLE),
         },
         "The backends of the service.",
     );
@@ -234,7 +235,7 @@ pub(super) mod quic {
     use std::time::Duration;
 
     use super::{config, SECONDS_PER_DAY};
-    use crate::service::field::{choice, duration, nested, Field, Need, Shape, Table};
+    use crate::document::field::{choice, duration, nested, Field, Need, Shape, Table};
     use crate::service::spec::{Routing, Unhealthy, UnknownServerId};
 
     pub(in crate::service) static ROUTING: Field<Routing> = choice(
@@ -249,7 +250,7 @@ pub(super) mod quic {
         Shape::List {
             min: 1,
             max: 7,
-            of: &config::TABLE,
+            of: &Shape::Object(&config::TABLE),
         },
         "Forms of the servers' connection IDs (QUIC-LB); required for routing server-id, refused \
          otherwise.",
@@ -284,8 +285,9 @@ pub(super) mod quic {
 }
 
 pub(super) mod config {
+    use crate::document::field::{boolean, integer, Field, Need, Table};
     use crate::quic::lb::Key;
-    use crate::service::field::{boolean, config_id, integer, key, Field, Need, Table};
+    use crate::service::field::{config_id, key};
 
     pub(in crate::service) static CONFIG_ID: Field<u8> = config_id(
         "config_id",
@@ -328,11 +330,15 @@ pub(super) mod config {
 
 pub(super) mod backend {
     use crate::addr::MacAddr;
-    use crate::id::InterfaceName;
-    use crate::service::field::{
+    use crate::document::field::{
         choice, integer, interface, mac, nested, Field, Need, Shape, Table,
     };
+    use crate::id::InterfaceName;
     use crate::service::spec::BackendState;
+
+    /// Most server IDs of one backend.
+    pub(in crate::service) const MAX_SERVER_IDS: usize = 8;
+    const ONE_SERVER_ID: Shape = Shape::Text("^([0-9A-Fa-f]{2}){1,15}$");
 
     pub(in crate::service) static ID: Field<u32> = integer(
         "id",
@@ -358,7 +364,14 @@ pub(super) mod backend {
     pub(in crate::service) static SERVER_ID: Field<()> = nested(
         "server_id",
         Need::Optional,
-        Shape::ServerIds { max: 8 },
+        Shape::AnyOf(&[
+            ONE_SERVER_ID,
+            Shape::List {
+                min: 0,
+                max: MAX_SERVER_IDS,
+                of: &ONE_SERVER_ID,
+            },
+        ]),
         "Server IDs in the backend's connection IDs; only with routing server-id.",
     );
 

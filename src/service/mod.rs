@@ -25,28 +25,27 @@
 //! fault, and replaced in [`Spec::redacted`].
 
 mod canonical;
-mod choice;
 mod draft;
-mod fault;
 mod field;
 mod ident;
 mod members;
-mod reader;
 mod scalar;
 pub mod schema;
 mod spec;
-mod tree;
 mod validate;
 mod warn;
 
-pub use canonical::{Redacted, SpecDigest};
+pub use crate::document::digest::SpecDigest;
+pub use crate::document::fault::{Fault, FaultCode, Faults, Warning, WarningCode};
+pub use canonical::Redacted;
 pub use draft::{BackendDraft, CidConfigDraft, LimitsDraft, QuicDraft, ServiceDraft, SpecDraft};
-pub use fault::{Fault, FaultCode, Faults, Warning, WarningCode};
 pub use ident::service_id;
 pub use spec::{
     Backend, BackendState, CidConfig, Fragments, HashOf, Limits, Mode, Protocol, Quic, Routing,
     Service, SourceMac, Spec, Tracking, Unhealthy, UnknownServerId,
 };
+
+use crate::document::tree::Node;
 
 impl Spec {
     /// Reads and validates a specification document.
@@ -55,7 +54,7 @@ impl Spec {
     /// Every fault of the document, in its order. What is absent counts as standing where its
     /// object begins.
     pub fn from_json(bytes: &[u8]) -> Result<Self, Faults> {
-        match tree::Node::parse(bytes) {
+        match Node::parse(bytes) {
             Ok(root) => validate::document(&root),
             Err(error) => {
                 let message = format!("is not JSON: {error}");
@@ -69,6 +68,6 @@ impl Spec {
     /// # Errors
     /// Every fault, with the pointers that the same members have in a document.
     pub fn new(draft: &SpecDraft) -> Result<Self, Faults> {
-        validate::document(&tree::Node::number(draft.written()))
+        validate::document(&Node::number(draft.written()))
     }
 }

@@ -4,8 +4,9 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use super::choice::choice;
 use crate::addr::MacAddr;
+use crate::document::choice::choice;
+use crate::document::origin::Origin;
 use crate::hash::HashSeed;
 use crate::id::{BackendId, InstanceId, InterfaceName, ServiceId};
 use crate::maglev::TableSize;
@@ -360,16 +361,3 @@ impl Backend {
         )
     }
 }
-
-/// A position in the document a value came from. All are equal: two documents that differ in
-/// order alone give equal specifications.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Origin(pub(super) usize);
-
-impl PartialEq for Origin {
-    fn eq(&self, _: &Self) -> bool {
-        true
-    }
-}
-
-impl Eq for Origin {}

@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::fault::{Warning, WarningCode};
 use super::spec::{CidConfig, Protocol, Routing, Service, Spec, Tracking};
+use crate::document::fault::{Warning, WarningCode};
 use crate::quic::lb::ServerId;
 
 /// Shorter learned connection IDs of different servers meet too often.

@@ -3,12 +3,12 @@
 
 use std::collections::HashMap;
 
-use super::super::fault::FaultCode::{Conflict, Duplicate, ServiceId};
 use super::super::ident::service_id;
 use super::super::members::service as members;
-use super::super::reader::Report;
 use super::super::spec::Fragments;
 use super::service::Part;
+use crate::document::fault::FaultCode::{Conflict, Duplicate, ServiceId};
+use crate::document::reader::Report;
 
 pub(super) fn check(parts: &[Part<'_>], report: &mut Report) {
     let mut names = HashMap::new();

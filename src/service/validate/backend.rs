@@ -3,14 +3,15 @@
 
 use std::collections::HashMap;
 
-use super::super::fault::FaultCode::{self, Conflict, Duplicate};
-use super::super::field::Shape;
 use super::super::members::{backend as members, service};
-use super::super::reader::{count, Checked, Reader, Report};
-use super::super::scalar::{self, hex_text, Problem};
-use super::super::spec::{Backend, Origin, Routing};
-use super::super::tree::{Node, Value};
+use super::super::scalar;
+use super::super::spec::{Backend, Routing};
 use super::quic;
+use crate::document::fault::FaultCode::{self, Conflict, Duplicate};
+use crate::document::origin::Origin;
+use crate::document::reader::{count, Checked, Reader, Report};
+use crate::document::scalar::{hex_text, Problem};
+use crate::document::tree::{Node, Value};
 use crate::id::BackendId;
 use crate::quic::lb::ServerId;
 
@@ -107,10 +108,9 @@ fn server_ids(
     let entries: Vec<(&Node, String)> = match &node.value {
         Value::Text(_) => vec![(node, pointer)],
         Value::List(nodes) => {
-            if let Shape::ServerIds { max } = members::SERVER_ID.shape {
-                if nodes.len() > max {
-                    count(node.at, &pointer, (0, max), nodes.len(), report);
-                }
+            if nodes.len() > members::MAX_SERVER_IDS {
+                let bounds = (0, members::MAX_SERVER_IDS);
+                count(node.at, &pointer, bounds, nodes.len(), report);
             }
             let pointers = (0..).map(|index: usize| format!("{pointer}/{index}"));
             nodes.iter().zip(pointers).collect()

@@ -9,11 +9,12 @@ mod backend;
 mod quic;
 mod service;
 
-use super::fault::Faults;
 use super::members::{limits, root};
-use super::reader::{Checked, Reader, Report};
-use super::spec::{Limits, Origin, Spec};
-use super::tree::Node;
+use super::spec::{Limits, Spec};
+use crate::document::fault::Faults;
+use crate::document::origin::Origin;
+use crate::document::reader::{Checked, Reader, Report};
+use crate::document::tree::Node;
 
 /// The specification that a document describes.
 pub(super) fn document(node: &Node) -> Result<Spec, Faults> {

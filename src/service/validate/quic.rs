@@ -3,13 +3,14 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::super::fault::FaultCode::{CidLength, Conflict, Duplicate, Missing};
 use super::super::members::{config as member, quic as members, service};
-use super::super::reader::{Checked, Entries, Reader, Report};
-use super::super::scalar::shown;
-use super::super::spec::{CidConfig, Origin, Quic, Routing};
-use super::super::tree::{Node, Value};
+use super::super::spec::{CidConfig, Quic, Routing};
 use super::service::Transport;
+use crate::document::fault::FaultCode::{CidLength, Conflict, Duplicate, Missing};
+use crate::document::origin::Origin;
+use crate::document::reader::{Checked, Entries, Reader, Report};
+use crate::document::scalar::shown;
+use crate::document::tree::{Node, Value};
 use crate::quic::lb;
 
 /// A shorter connection ID cannot be told from others well enough to be learned.

@@ -4,16 +4,16 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use super::super::fault::FaultCode::{Conflict, Prime};
-use super::super::field::Need;
 use super::super::ident::service_id;
 use super::super::members::{limits, service as members};
-use super::super::reader::{Checked, Reader, Report};
-use super::super::scalar::Number;
-use super::super::spec::{Fragments, HashOf, Origin, Protocol, Routing, Service, Tracking};
-use super::super::tree::Node;
+use super::super::spec::{Fragments, HashOf, Protocol, Routing, Service, Tracking};
 use super::{backend, quic};
-use crate::maglev::TableSize;
+use crate::document::fault::FaultCode::Conflict;
+use crate::document::field::Need;
+use crate::document::origin::Origin;
+use crate::document::prime::prime;
+use crate::document::reader::{Checked, Reader, Report};
+use crate::document::tree::Node;
 
 /// What is said of members that TCP has no use for.
 const NEEDS_UDP: &str = "QUIC fields need protocol \"udp\"";
@@ -44,7 +44,8 @@ impl<'a> Part<'a> {
         let port = reader.get(&members::PORT, report);
         let protocol = reader.get(&members::PROTOCOL, report);
         let transport = Transport::read(&reader, protocol, report);
-        let maglev_table_size = table_size(&reader, max_slots, report);
+        let bounds = (limits::MIN_SLOTS, max_slots);
+        let maglev_table_size = prime(&reader, &members::MAGLEV_TABLE_SIZE, bounds, report);
         let hash = reader.get(&members::HASH, report);
         let quic = quic::read(&reader, &transport, report);
         let routing = quic.routing;
@@ -143,36 +144,6 @@ impl Transport {
     pub(super) fn is_tcp(&self) -> bool {
         self.protocol == Ok(Protocol::Tcp)
     }
-}
-
-fn table_size(reader: &Reader<'_>, max: u32, report: &mut Report) -> Checked<TableSize> {
-    let min = limits::MIN_SLOTS;
-    let number = reader.get(&members::MAGLEV_TABLE_SIZE, report)?;
-    let asked = match &number {
-        Number::Integer(value) => *value,
-        Number::Other(text) if text.starts_with('-') => 0,
-        Number::Other(_) => u64::MAX,
-    };
-    let size = u32::try_from(asked)
-        .ok()
-        .filter(|size| (min..=max).contains(size));
-    if let Some(Ok(size)) = size.map(TableSize::new) {
-        return Ok(size);
-    }
-    let nearest: Vec<String> = neighbours(asked, min, max).map(|p| p.to_string()).collect();
-    let nearest = nearest.join(" and ");
-    let message = format!("must be a prime from {min} to {max}, got {number} (nearest {nearest})");
-    Err(reader.fault(&members::MAGLEV_TABLE_SIZE, Prime, message, report))
-}
-
-/// The primes from `min` to `max` next below and next above `n`.
-fn neighbours(n: u64, min: u32, max: u32) -> impl Iterator<Item = u32> {
-    let is_prime = |p: &u32| TableSize::new(*p).is_ok();
-    // Beyond u32 is beyond `max` as well.
-    let n = u32::try_from(n).unwrap_or(u32::MAX);
-    let below = (min..=max.min(n.saturating_sub(1))).rev().find(is_prime);
-    let above = (min.max(n.saturating_add(1))..=max).find(is_prime);
-    below.into_iter().chain(above)
 }
 
 fn tracking(

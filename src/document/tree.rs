@@ -11,14 +11,14 @@ use serde::ser::{Error as _, Serialize, SerializeMap, Serializer};
 
 /// A value and its place in the document.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Node {
+pub(crate) struct Node {
     /// Number of the value in reading order; an object or list comes before what it holds.
-    pub(super) at: u32,
-    pub(super) value: Value,
+    pub(crate) at: u32,
+    pub(crate) value: Value,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Value {
+pub(crate) enum Value {
     Null,
     Bool(bool),
     Integer(u64),
@@ -34,14 +34,14 @@ pub(super) enum Value {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Member {
-    pub(super) name: String,
-    pub(super) node: Node,
+pub(crate) struct Member {
+    pub(crate) name: String,
+    pub(crate) node: Node,
 }
 
 impl Node {
     /// An object without members.
-    pub(super) const fn empty() -> Self {
+    pub(crate) const fn empty() -> Self {
         Self {
             at: 0,
             value: Value::Object(Vec::new()),
@@ -49,13 +49,13 @@ impl Node {
     }
 
     /// Reads a whole document. The error names line and column.
-    pub(super) fn parse(bytes: &[u8]) -> Result<Self, serde_json::Error> {
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, serde_json::Error> {
         let value: Value = serde_json::from_slice(bytes)?;
         Ok(Self::number(value))
     }
 
     /// Numbers the values of a document.
-    pub(super) fn number(value: Value) -> Self {
+    pub(crate) fn number(value: Value) -> Self {
         let mut root = Self { at: 0, value };
         let mut next = 0;
         root.renumber(&mut next);
@@ -79,7 +79,7 @@ impl Node {
     }
 
     /// The value of the first member of this name.
-    pub(super) fn member(&self, name: &str) -> Option<&Self> {
+    pub(crate) fn member(&self, name: &str) -> Option<&Self> {
         match &self.value {
             Value::Object(members) => members
                 .iter()
@@ -92,7 +92,7 @@ impl Node {
 
 impl Value {
     /// The JSON type with its article, as messages name it.
-    pub(super) fn kind(&self) -> &'static str {
+    pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Null => "null",
             Self::Bool(_) => "a boolean",

@@ -10,20 +10,20 @@ use super::tree::{Node, Value};
 
 /// Proof that a fault was reported: only the report can make one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Reported(());
+pub(crate) struct Reported(());
 
 /// A value, or the proof that its fault was reported.
-pub(super) type Checked<T> = Result<T, Reported>;
+pub(crate) type Checked<T> = Result<T, Reported>;
 
 /// Collects faults in any order, and gives them in the order of the document.
 #[derive(Default)]
-pub(super) struct Report {
+pub(crate) struct Report {
     faults: Vec<(u32, Fault)>,
 }
 
 impl Report {
     /// Reports a fault; `at` is its place in the document.
-    pub(super) fn fault(
+    pub(crate) fn fault(
         &mut self,
         at: u32,
         pointer: impl Into<String>,
@@ -39,7 +39,7 @@ impl Report {
     }
 
     /// The value, unless anything was reported.
-    pub(super) fn finish<T>(mut self, value: Checked<T>) -> Result<T, Faults> {
+    pub(crate) fn finish<T>(mut self, value: Checked<T>) -> Result<T, Faults> {
         // Stable: faults of one place stay in the order in which they were found.
         self.faults.sort_by_key(|&(at, _)| at);
         Faults::check(self.faults.into_iter().map(|(_, fault)| fault).collect())?;
@@ -55,34 +55,34 @@ impl Report {
 }
 
 /// One object of the document.
-pub(super) struct Reader<'a> {
+pub(crate) struct Reader<'a> {
     node: &'a Node,
     pointer: String,
 }
 
 /// A list of the document.
-pub(super) struct Entries<'a> {
+pub(crate) struct Entries<'a> {
     nodes: &'a [Node],
     pointer: String,
 }
 
 impl<'a> Entries<'a> {
     /// Each entry with its index and pointer.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (usize, &'a Node, String)> + '_ {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, &'a Node, String)> + '_ {
         self.nodes
             .iter()
             .enumerate()
             .map(|(index, node)| (index, node, format!("{}/{index}", self.pointer)))
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.nodes.len()
     }
 }
 
 impl<'a> Reader<'a> {
     /// Opens an object: it has no members but those of the table, and none of them twice.
-    pub(super) fn open(
+    pub(crate) fn open(
         table: &Table,
         node: &'a Node,
         pointer: String,
@@ -111,22 +111,22 @@ impl<'a> Reader<'a> {
     }
 
     /// The object's pointer.
-    pub(super) fn pointer(&self) -> &str {
+    pub(crate) fn pointer(&self) -> &str {
         &self.pointer
     }
 
     /// The object's place in the document.
-    pub(super) fn at(&self) -> u32 {
+    pub(crate) fn at(&self) -> u32 {
         self.node.at
     }
 
     /// Whether the member is there.
-    pub(super) fn has<T>(&self, field: &Field<T>) -> bool {
+    pub(crate) fn has<T>(&self, field: &Field<T>) -> bool {
         self.node.member(field.name).is_some()
     }
 
     /// The member's value, `None` if it is absent.
-    pub(super) fn optional<T>(&self, field: &Field<T>, report: &mut Report) -> Checked<Option<T>> {
+    pub(crate) fn optional<T>(&self, field: &Field<T>, report: &mut Report) -> Checked<Option<T>> {
         let Some(node) = self.node.member(field.name) else {
             return Ok(None);
         };
@@ -138,7 +138,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The member's value or its default; a fault if it has none.
-    pub(super) fn get<T: Clone>(&self, field: &Field<T>, report: &mut Report) -> Checked<T> {
+    pub(crate) fn get<T: Clone>(&self, field: &Field<T>, report: &mut Report) -> Checked<T> {
         match (self.optional(field, report)?, &field.need) {
             (Some(value), _) => Ok(value),
             (None, Need::Default(value)) => Ok(value.clone()),
@@ -147,7 +147,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The object in this member; `Ok(None)` if it is absent.
-    pub(super) fn object(&self, field: &Field<()>, report: &mut Report) -> Checked<Option<Self>> {
+    pub(crate) fn object(&self, field: &Field<()>, report: &mut Report) -> Checked<Option<Self>> {
         match (self.node.member(field.name), &field.shape) {
             (Some(node), Shape::Object(table)) => {
                 let pointer = member_pointer(&self.pointer, field.name);
@@ -159,7 +159,7 @@ impl<'a> Reader<'a> {
 
     /// The list in this member; `Ok(None)` if it is absent and may be. One of a wrong length is
     /// reported and read all the same.
-    pub(super) fn list(
+    pub(crate) fn list(
         &self,
         field: &Field<()>,
         report: &mut Report,
@@ -184,13 +184,13 @@ impl<'a> Reader<'a> {
     }
 
     /// The member as it is written, with its pointer.
-    pub(super) fn raw<T>(&self, field: &Field<T>) -> Option<(&'a Node, String)> {
+    pub(crate) fn raw<T>(&self, field: &Field<T>) -> Option<(&'a Node, String)> {
         let node = self.node.member(field.name)?;
         Some((node, member_pointer(&self.pointer, field.name)))
     }
 
     /// Reports a fault of the member, or of the object's want of it.
-    pub(super) fn fault<T>(
+    pub(crate) fn fault<T>(
         &self,
         field: &Field<T>,
         code: FaultCode,
@@ -215,7 +215,7 @@ impl<'a> Reader<'a> {
 }
 
 /// Reports a list of a wrong length.
-pub(super) fn count(
+pub(crate) fn count(
     at: u32,
     pointer: &str,
     (min, max): (usize, usize),
@@ -266,7 +266,16 @@ fn distance(from: &str, to: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::service::members;
+    use crate::document::field::boolean;
+
+    static PORT: Field<bool> = boolean("port", Need::Optional, "");
+    static FLOW_IDLE: Field<bool> = boolean("flow_idle", Need::Optional, "");
+    static CID_IDLE: Field<bool> = boolean("cid_idle", Need::Optional, "");
+    static WEIGHT: Field<bool> = boolean("weight", Need::Optional, "");
+    static TABLE: Table = Table {
+        about: "",
+        fields: &[&PORT, &FLOW_IDLE, &CID_IDLE, &WEIGHT],
+    };
 
     #[test]
     fn distances() {
@@ -285,11 +294,11 @@ mod tests {
 
     #[test]
     fn the_nearest_name_wins_and_far_ones_do_not_count() {
-        let table = &members::service::TABLE;
+        let table = &TABLE;
         assert_eq!(nearest(table, "prot"), Some("port"));
         assert_eq!(nearest(table, "flow_idel"), Some("flow_idle"));
         assert_eq!(nearest(table, "cid-idle"), Some("cid_idle"));
-        assert_eq!(nearest(table, "weights"), None);
+        assert_eq!(nearest(table, "weighting"), None);
         assert_eq!(nearest(table, ""), None);
     }
 

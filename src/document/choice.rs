@@ -2,7 +2,7 @@
 //! Members of a document that take one text of a short list.
 
 /// A type whose values each have one fixed text.
-pub(super) trait Choice: Copy + 'static {
+pub(crate) trait Choice: Copy + 'static {
     /// Every value, in the order in which messages name them.
     const ALL: &'static [Self];
 
@@ -37,10 +37,16 @@ macro_rules! choice {
             }
         }
 
-        impl $crate::service::choice::Choice for $name {
+        impl $crate::document::choice::Choice for $name {
             const ALL: &'static [Self] = Self::ALL;
             const TEXTS: &'static [&'static str] = &[ $( $text, )+ ];
         }
+
+        impl $crate::document::field::Written for $name {
+            fn written(&self) -> $crate::document::tree::Value {
+                $crate::document::tree::Value::Text(self.to_string())
+            }
+        }
     };
 }
-pub(super) use choice;
+pub(crate) use choice;
