@@ -65,12 +65,4 @@ struct gw_egress_run {
 } __attribute__((aligned(8)));
 _Static_assert(__builtin_offsetof(struct gw_egress_run, outer) % 8 == 2, "whole words");
 
-static __always_inline void gw_egress_count(__u32 counter)
-{
-	__u64 *count = bpf_map_lookup_elem(&gw_eg_stat, &counter);
-
-	if (count)
-		++*count;
-}
-
 #endif

@@ -107,14 +107,21 @@ static __always_inline bool gw_is_idle(const struct gw_group_header *group, __u3
 	       (__s32)(group->pin_idle_ticks + group->pin_refresh_ticks);
 }
 
-/* Follows the pin that another CPU made or renewed a moment ago, if it is still this key's. */
-static __always_inline void gw_follow_winner(struct gw_choice *choice, const struct gw_pin *pin,
-					     __u32 tag)
+/*
+ * Follows the pin that another CPU made or renewed a moment ago, if it is still this key's. Whether it
+ * does.
+ */
+static __always_inline bool gw_follow_winner(struct gw_choice *choice, const struct gw_pin *pin,
+					     const struct gw_pinned *pinned)
 {
 	struct gw_held held = gw_held(gw_load_pin(pin));
 
-	if (gw_load_tag(pin) == tag && gw_follow(choice, held))
-		gw_egress_count(GW_EGRESS_PIN_HIT);
+	if (gw_load_tag(pin) != pinned->tag ||
+	    gw_is_idle(choice->group, gw_load_last_seen(pin), pinned->now) ||
+	    !gw_follow(choice, held))
+		return false;
+	gw_egress_count(GW_EGRESS_PIN_HIT);
+	return true;
 }
 
 static __always_inline void gw_look_at_pin(struct gw_choice *choice, struct gw_pinned *pinned)
@@ -136,7 +143,7 @@ static __always_inline void gw_look_at_pin(struct gw_choice *choice, struct gw_p
 	}
 	if (held.dead)
 		return;
-	last = *(const volatile __u32 *)&pin->last_seen_tick;
+	last = gw_load_last_seen(pin);
 	if (!gw_is_idle(group, last, pinned->now) && gw_follow(choice, held)) {
 		pinned->found = GW_PIN_FOLLOWED;
 		gw_egress_count(GW_EGRESS_PIN_HIT);
@@ -159,7 +166,7 @@ static __always_inline void gw_renew(struct gw_choice *choice, const struct gw_p
 
 	*(volatile __u32 *)&pin->last_seen_tick = pinned->now;
 	if (__sync_val_compare_and_swap(&pin->bind, pinned->bind, bind) != pinned->bind) {
-		gw_follow_winner(choice, pin, pinned->tag);
+		gw_follow_winner(choice, pin, pinned);
 		return;
 	}
 	if (gw_load_tag(pin) == pinned->tag) {
@@ -171,8 +178,13 @@ static __always_inline void gw_renew(struct gw_choice *choice, const struct gw_p
 	gw_egress_count(GW_EGRESS_PIN_TORN);
 }
 
+/*
+ * Makes a pin, or follows the one that another CPU has made since this one looked. Such a one may also be
+ * what took the last room or the rest of the quota.
+ */
 static __always_inline void gw_pin_anew(const struct gw_egress_run *run, struct gw_choice *choice,
-					const struct gw_pinned *pinned, void *map, const void *key)
+					const struct gw_pinned *pinned, void *map, const void *key,
+					__u32 *full_tick)
 {
 	/* Two pins of a slot shall seldom be the same word. */
 	__u64 seed = (__u64)(pinned->tag ^ pinned->now) << GW_PIN_SEQUENCE_SHIFT;
@@ -181,16 +193,33 @@ static __always_inline void gw_pin_anew(const struct gw_egress_run *run, struct 
 		.last_seen_tick = pinned->now,
 		.tag = pinned->tag,
 	};
-	__u32 result = gw_insert_pin(run, map, key, &pin);
 	const struct gw_pin *winner;
+	struct gw_pin_use *use;
+	__u32 result;
 
-	if (result != GW_EGRESS_PIN_HIT) {
-		gw_egress_count(result);
+	if (gw_is_full(full_tick, pinned->now)) {
+		gw_egress_count(GW_EGRESS_PIN_FULL);
 		return;
 	}
-	winner = bpf_map_lookup_elem(map, key);
-	if (winner)
-		gw_follow_winner(choice, winner, pinned->tag);
+	use = bpf_map_lookup_elem(&gw_pin_use, &run->table_id);
+	result = gw_insert_pin(use, run->pin_quota, map, key, &pin);
+	if (result != GW_EGRESS_PIN_NEW) {
+		winner = bpf_map_lookup_elem(map, key);
+		if (winner && gw_follow_winner(choice, winner, pinned))
+			return;
+	}
+	switch (result) {
+	case GW_EGRESS_PIN_HIT: /* of one that cannot be followed */
+		return;
+	case GW_EGRESS_PIN_QUOTA:
+		if (use)
+			__sync_fetch_and_add(&use->refused, 1);
+		break;
+	case GW_EGRESS_PIN_FULL:
+		gw_note_full(full_tick, pinned->now);
+		break;
+	}
+	gw_egress_count(result);
 }
 
 /* The key of a packet's pin. */
@@ -258,9 +287,11 @@ static __always_inline int gw_select(struct gw_egress_run *run, struct gw_choice
 	if (pinned.found == GW_PIN_STALE)
 		gw_renew(choice, &pinned);
 	else if (pinned.found == GW_PIN_ABSENT && by_flow)
-		gw_pin_anew(run, choice, &pinned, &gw_flow_pins, &keys.flow);
+		gw_pin_anew(run, choice, &pinned, &gw_flow_pins, &keys.flow,
+			    &gw_flows_full_tick);
 	else if (pinned.found == GW_PIN_ABSENT)
-		gw_pin_anew(run, choice, &pinned, &gw_pins, &keys.source);
+		gw_pin_anew(run, choice, &pinned, &gw_pins, &keys.source,
+			    &gw_sources_full_tick);
 	return GW_NEXT;
 }
 

@@ -3,12 +3,10 @@
 #ifndef GW_MAPS_EGRESS_H
 #define GW_MAPS_EGRESS_H
 
-#include "guideway/abi.h"
-#include <bpf/bpf_helpers.h>
+#include "pins.h"
 
-/* Set before the program is loaded; the inner template of gw_groups has the size that follows. */
+/* Set before the program is loaded. */
 const volatile __u32 gw_max_groups = GW_EGRESS_GROUPS;
-const volatile __u32 gw_max_members = GW_EGRESS_MEMBERS;
 const volatile __u32 gw_table_size = GW_EGRESS_SLOTS;
 
 struct {
@@ -27,30 +25,7 @@ struct {
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 } gw_routes SEC(".maps");
 
-/*
- * Templates of what is swapped. Sizes only, no types: before clang 21 a type used in an inner
- * definition alone becomes a forward declaration that libbpf refuses, and Linux 6.1 refuses a
- * published map without BTF where the template has it.
- */
-#define GW_SNAPSHOT_BYTES(members, slots) \
-	((sizeof(struct gw_group_header) + (members) * sizeof(struct gw_member) + \
-	  (slots) * sizeof(__u16) + 7) & ~7UL)
-
-struct gw_eg_snapshot {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(key_size, sizeof(__u32));
-	__uint(value_size, GW_SNAPSHOT_BYTES(GW_EGRESS_MEMBERS, GW_EGRESS_SLOTS));
-	__uint(max_entries, 1);
-	__uint(map_flags, BPF_F_RDONLY_PROG);
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
-	__uint(key_size, sizeof(__u32));
-	__uint(max_entries, GW_EGRESS_GROUPS);
-	__array(values, struct gw_eg_snapshot);
-} gw_groups SEC(".maps");
-
+/* A template of what is swapped, by size only as that of gw_groups. */
 struct gw_eg_conf {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(key_size, sizeof(__u32));
@@ -66,29 +41,6 @@ struct {
 	__array(values, struct gw_eg_conf);
 } gw_eg_config SEC(".maps");
 
-/* Plain and preallocated: a full table refuses the newcomer and never evicts the resident. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__type(key, struct gw_pin_key);
-	__type(value, struct gw_pin);
-	__uint(max_entries, GW_EGRESS_PINS);
-} gw_pins SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__type(key, struct gw_flow_pin_key);
-	__type(value, struct gw_pin);
-	__uint(max_entries, GW_EGRESS_FLOW_PINS);
-} gw_flow_pins SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__type(key, __u32);
-	__type(value, struct gw_pin_use);
-	__uint(max_entries, GW_EGRESS_TENANTS);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-} gw_pin_use SEC(".maps");
-
 /* By group and slot: group * gw_max_members + slot. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -96,13 +48,5 @@ struct {
 	__type(value, struct gw_shard_stats);
 	__uint(max_entries, GW_EGRESS_GROUPS * GW_EGRESS_MEMBERS);
 } gw_shardstat SEC(".maps");
-
-/* By enum gw_egress_counter. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__type(key, __u32);
-	__type(value, __u64);
-	__uint(max_entries, GW_EGRESS_COUNTERS);
-} gw_eg_stat SEC(".maps");
 
 #endif
