@@ -12,7 +12,15 @@ use std::process::{exit, Command, Stdio};
 
 use libbpf_cargo::SkeletonBuilder;
 
-const PROGRAMS: [&str; 6] = ["abi", "bind", "egress", "occupancy", "quiclb", "sweep"];
+const PROGRAMS: [&str; 7] = [
+    "abi",
+    "bind",
+    "egress",
+    "occupancy",
+    "pins",
+    "quiclb",
+    "sweep",
+];
 /// Programs that keep pointers to kernel objects in maps, which only compilers with type tags can
 /// express.
 const TAGGED: [&str; 2] = ["key", "quiclb_keys"];

@@ -50,6 +50,9 @@ const volatile struct {
 	struct gw_flow_pin_key flow_pin_key[0];
 	struct gw_pin pin[0];
 	struct gw_pin_use pin_use[0];
+	struct gw_pin_counts pin_counts[0];
+	struct gw_pin_pass pin_pass[0];
+	struct gw_pin_one pin_one[0];
 	enum gw_egress_limit egress_limit[0];
 	enum gw_family family[0];
 	enum gw_tenant_flag tenant_flag[0];
@@ -65,6 +68,11 @@ const volatile struct {
 	enum gw_table_word table_word[0];
 	enum gw_pin_state pin_state[0];
 	enum gw_pin_bind pin_bind[0];
+	enum gw_pin_scope pin_scope[0];
+	enum gw_pin_removal pin_removal[0];
+	enum gw_pins_result pins_result[0];
+	enum gw_pin_kind pin_kind[0];
+	enum gw_pin_fate pin_fate[0];
 	enum gw_tick tick[0];
 	enum gw_abi abi[0];
 	enum gw_limit limit[0];

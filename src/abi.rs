@@ -40,15 +40,17 @@ pub use types::{
     gw_group_flag as GroupFlag, gw_group_header as GroupHeader, gw_group_layout as GroupLayout,
     gw_index as Index, gw_key_request as KeyRequest, gw_level as Level, gw_limit as Limit,
     gw_member as Member, gw_member_flag as MemberFlag, gw_meta as Meta, gw_next_hop as NextHop,
-    gw_occupancy as Occupancy, gw_pin as Pin, gw_pin_bind as PinBind, gw_pin_key as PinKey,
-    gw_pin_state as PinState, gw_pin_use as PinUse, gw_policy as Policy,
-    gw_quic_config as QuicConfig, gw_quic_mode as QuicMode, gw_reason as Reason,
-    gw_reason_stats as ReasonStats, gw_route as Route, gw_route_key as RouteKey,
-    gw_route_key_bits as RouteKeyBits, gw_route_kind as RouteKind, gw_routing as Routing,
-    gw_rule as Rule, gw_server_id as ServerId, gw_server_id_flag as ServerIdFlag,
-    gw_service as Service, gw_service_flag as ServiceFlag, gw_service_key as ServiceKey,
-    gw_service_stats as ServiceStats, gw_shard_stats as ShardStats, gw_slot as Slot,
-    gw_slot_word as SlotWord, gw_sweep as Sweep, gw_sweep_account as SweepAccount,
+    gw_occupancy as Occupancy, gw_pin as Pin, gw_pin_bind as PinBind, gw_pin_counts as PinCounts,
+    gw_pin_fate as PinFate, gw_pin_key as PinKey, gw_pin_kind as PinKind, gw_pin_one as PinOne,
+    gw_pin_pass as PinPass, gw_pin_removal as PinRemoval, gw_pin_scope as PinScope,
+    gw_pin_state as PinState, gw_pin_use as PinUse, gw_pins_result as PinsResult,
+    gw_policy as Policy, gw_quic_config as QuicConfig, gw_quic_mode as QuicMode,
+    gw_reason as Reason, gw_reason_stats as ReasonStats, gw_route as Route,
+    gw_route_key as RouteKey, gw_route_key_bits as RouteKeyBits, gw_route_kind as RouteKind,
+    gw_routing as Routing, gw_rule as Rule, gw_server_id as ServerId,
+    gw_server_id_flag as ServerIdFlag, gw_service as Service, gw_service_flag as ServiceFlag,
+    gw_service_key as ServiceKey, gw_service_stats as ServiceStats, gw_shard_stats as ShardStats,
+    gw_slot as Slot, gw_slot_word as SlotWord, gw_sweep as Sweep, gw_sweep_account as SweepAccount,
     gw_sweep_counts as SweepCounts, gw_sweep_levels as SweepLevels, gw_sweep_reason as SweepReason,
     gw_sweep_result as SweepResult, gw_sweep_service as SweepService, gw_table_word as TableWord,
     gw_tenant as Tenant, gw_tenant_flag as TenantFlag, gw_tick as Tick, gw_trace_flag as TraceFlag,
@@ -160,6 +162,12 @@ pod! {
     }
     Pin { bind, last_seen_tick, tag }
     PinUse { pins, refused }
+    PinCounts {
+        live, idle, stale, dead, unjudged, removed_idle, removed_stale, removed_tenant,
+        removed_called, changed, torn, busy, uncounted,
+    }
+    PinPass { now_tick, scope, table_id, group_id, slot, generation, removal, zero, counts }
+    PinOne { bind, source, flow, kind, fate, zero }
     Meta {
         magic, abi_major, abi_minor, instance, generation_mark, incarnation_mark, flows, cids, slots,
         cells, zero,

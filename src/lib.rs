@@ -38,6 +38,7 @@ pub mod addr;
 pub mod affinity;
 pub mod capture;
 mod document;
+pub mod egress;
 pub mod encap;
 pub mod error;
 pub mod flow;

@@ -15,6 +15,7 @@ use guideway::kernel::egress_object;
 use guideway::kernel::keys::{self, Contexts};
 use guideway::kernel::map::{Map, MapShape};
 use guideway::kernel::object::{LoadError, Options};
+use guideway::kernel::pin_object;
 use guideway::kernel::probe::{self, Capability};
 use guideway::kernel::program::Program;
 use guideway::kernel::publish::{Generation, Slot};
@@ -416,6 +417,41 @@ fn they_suffice_for_egress() {
             println!("gw_egress: {verified} instructions verified");
             assert!(verified < 50_000, "{verified}");
         });
+    });
+}
+
+#[test]
+fn cap_bpf_suffices_for_what_removes_pins() {
+    isolated("kernel_object::pins", || {
+        let mut object = egress_object::Options::default().load().expect("load");
+        let maps = pin_object::SHARED.map(|name| object.take_map(name).expect("a map"));
+        let load = || {
+            let options = pin_object::Options {
+                members: egress_object::Sizes::default().members,
+                maps: &maps,
+                verifier_report: false,
+            };
+            options.load()
+        };
+        let rights = enough(&[BPF], || load().is_ok());
+        println!("with {} rights", rights.len());
+        with_only(&rights, || {
+            let remover = load().unwrap_or_else(|error| panic!("{error}"));
+            for routine in [&remover.sources, &remover.flows, &remover.one] {
+                let program = routine.program();
+                let verified = program.verified_instructions();
+                println!("{}: {verified} instructions verified", program.name());
+                assert!(verified < 20_000, "{}: {verified}", program.name());
+            }
+        });
+        let without = pin_object::Options {
+            members: 64,
+            maps: &maps[..4],
+            verifier_report: false,
+        };
+        let error = without.load().expect_err("a map is missing");
+        assert_eq!(error.kind(), ErrorKind::NotFound);
+        assert!(error.to_string().contains("gw_eg_stat"), "{error}");
     });
 }
 

@@ -55,7 +55,7 @@ fn allowed(module: &str) -> Option<BTreeSet<&'static str>> {
         "abi" | "error" | "guide" => return Some(BTreeSet::new()),
         "id" => return Some(BTreeSet::from(["hex"])),
         "kernel" => allowed.insert("error"),
-        "quiclb" => {
+        "egress" | "quiclb" => {
             allowed.extend(PURE);
             allowed.insert("error");
             allowed.insert("kernel")

@@ -12,6 +12,7 @@
 #include "group.h"
 #include "limits.h"
 #include "meta.h"
+#include "pins.h"
 #include "reasons.h"
 #include "service.h"
 #include "stats.h"

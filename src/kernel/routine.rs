@@ -169,7 +169,7 @@ impl Routines {
     /// Takes a routine out by its name.
     pub fn take(&mut self, name: &str) -> Result<Routine, SysError> {
         let program = load::take(&mut self.routines, "program", name)?;
-        Ok(Routine { program })
+        Ok(Routine::new(program))
     }
 
     /// Takes a map out by its name.
@@ -184,6 +184,11 @@ impl Routines {
 }
 
 impl Routine {
+    /// A program of a kind that user space calls.
+    pub(super) fn new(program: Program) -> Self {
+        Self { program }
+    }
+
     /// The program.
     pub fn program(&self) -> &Program {
         &self.program

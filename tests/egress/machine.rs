@@ -324,6 +324,19 @@ impl Machine {
             .fold((0, 0), |sum, of| (sum.0 + of.packets, sum.1 + of.bytes))
     }
 
+    /// What removes pins works on.
+    #[allow(dead_code)] // not every test binary does
+    pub(crate) fn pin_maps(&self) -> guideway::egress::pins::Maps {
+        let handle = |map: &Map| map.try_clone().expect("a handle");
+        guideway::egress::pins::Maps {
+            groups: handle(self.groups.map()),
+            sources: handle(self.pins.map()),
+            flows: handle(self.flow_pins.map()),
+            usage: handle(self.pin_use.map()),
+            counters: handle(self.stats.map()),
+        }
+    }
+
     #[allow(dead_code)] // not every test binary attaches it
     pub(crate) fn program(&self) -> &Program {
         &self.object.program

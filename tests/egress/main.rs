@@ -12,7 +12,6 @@ mod machine;
 mod netns;
 mod open;
 mod ordinary;
-mod pins;
 mod races;
 mod random;
 mod reference;

@@ -1,81 +1,17 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Pins on the packet path (E39 to E48).
+//! Pins on the packet path: made, followed, renewed, refused.
 
-use std::net::Ipv6Addr;
-
-use bytemuck::Zeroable;
 use guideway::abi;
 use guideway::kernel::map::Update;
 
 use crate::frames::*;
 use crate::machine::*;
 use crate::netns::isolated;
-
-const IDLE: u32 = 100;
-const REFRESH: u32 = 4;
-const SHARDS: [(u16, u32); 3] = [(0x10, 7), (0x11, 8), (0x12, 9)];
-
-fn source(number: u16) -> Ipv6Addr {
-    Ipv6Addr::new(0x2001, 0xdb8, 0xaaaa, 0, 0, 0, 0, number)
-}
-
-fn frame(number: u16) -> Vec<u8> {
-    let far = "2001:db8:2::1".parse().expect("an address");
-    ipv6(source(number), far, UDP, &ports(1000, 53, 72))
-}
-
-fn pinned(machine: &Machine) -> Group {
-    let mut group = machine.group_of(&SHARDS);
-    group.header.pin_idle_ticks = IDLE;
-    group.header.pin_refresh_ticks = REFRESH;
-    machine.publish(0, &group);
-    machine.default_routes(&machine.to_group(0, 1));
-    group
-}
-
-/// The coarse monotonic clock as the program counts it.
-fn tick() -> u32 {
-    let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC_COARSE);
-    let now = now.expect("a clock");
-    ((now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64) >> 30) as u32
-}
-
-fn key(number: u16) -> abi::PinKey {
-    abi::PinKey {
-        table_id: TABLE,
-        source: source(number).octets(),
-        ..Zeroable::zeroed()
-    }
-}
-
-fn words(pin: abi::Pin) -> (u64, u32, u32) {
-    (pin.bind, pin.last_seen_tick, pin.tag)
-}
-
-fn pin(machine: &Machine, number: u16) -> Option<abi::Pin> {
-    machine.pins.get(&key(number)).expect("read")
-}
-
-fn slot_and_generation(pin: abi::Pin) -> (u64, u64) {
-    (pin.bind & 0xffff, pin.bind >> 32)
-}
-
-fn counted(machine: &Machine, number: u16) -> Vec<(C, u64)> {
-    let (ran, counted) = machine.run(&frame(number));
-    assert_eq!(ran.action, REDIRECT, "{counted:?}");
-    counted
-}
-
-const NEW: [(C, u64); 3] = [
-    (C::GW_EGRESS_GROUP, 1),
-    (C::GW_EGRESS_MAGLEV, 1),
-    (C::GW_EGRESS_PIN_NEW, 1),
-];
-const HIT: [(C, u64); 2] = [(C::GW_EGRESS_GROUP, 1), (C::GW_EGRESS_PIN_HIT, 1)];
+use crate::scene::*;
 
 #[test]
 fn the_first_packet_makes_a_pin_and_the_next_follow_it() {
-    isolated("egress::pins::first", || {
+    isolated("egress_pins::packets::first", || {
         let machine = Machine::new();
         pinned(&machine);
         assert_eq!(counted(&machine, 7), NEW);
@@ -84,15 +20,14 @@ fn the_first_packet_makes_a_pin_and_the_next_follow_it() {
         assert!(tick() - made.last_seen_tick <= 1);
         assert_eq!(counted(&machine, 7), HIT);
         assert_eq!(pin(&machine, 7).map(words), Some(words(made)));
-        let used = machine.pin_use.get(&TABLE).expect("read").expect("a row");
-        assert_eq!((used.pins, used.refused), (1, 0));
+        assert_eq!(used(&machine, TABLE), (1, 0));
     });
 }
 
 /// Members come and drain, and nobody moves; one that is lost loses its own, once.
 #[test]
 fn pins_hold_until_their_member_is_lost() {
-    isolated("egress::pins::hold", || {
+    isolated("egress_pins::packets::hold", || {
         let machine = Machine::new();
         let mut group = pinned(&machine);
         let before: Vec<_> = (0..60).map(|n| machine.shard_of(&frame(n))).collect();
@@ -129,7 +64,7 @@ fn pins_hold_until_their_member_is_lost() {
 /// The slot is another's: the pin's generation says so.
 #[test]
 fn a_reused_slot_inherits_nothing() {
-    isolated("egress::pins::reuse", || {
+    isolated("egress_pins::packets::reuse", || {
         let machine = Machine::new();
         let mut group = pinned(&machine);
         assert_eq!(machine.shard_of(&frame(7)), shard(0x10));
@@ -153,7 +88,7 @@ fn a_reused_slot_inherits_nothing() {
 /// It is honoured as long as it may be, and a time to come is no reason to forget it.
 #[test]
 fn a_pin_ends_when_it_was_idle_for_too_long() {
-    isolated("egress::pins::idle", || {
+    isolated("egress_pins::packets::idle", || {
         let machine = Machine::new();
         let mut group = pinned(&machine);
         assert_eq!(machine.shard_of(&frame(7)), shard(0x10));
@@ -204,7 +139,7 @@ fn a_pin_ends_when_it_was_idle_for_too_long() {
 
 #[test]
 fn a_pin_that_is_another_keys_or_about_to_go_is_left_alone() {
-    isolated("egress::pins::torn", || {
+    isolated("egress_pins::packets::torn", || {
         let machine = Machine::new();
         pinned(&machine);
         assert_eq!(counted(&machine, 7), NEW);
@@ -217,10 +152,9 @@ fn a_pin_that_is_another_keys_or_about_to_go_is_left_alone() {
             bind: made.bind | 1 << 24,
             ..made
         };
-        let table = [(C::GW_EGRESS_GROUP, 1), (C::GW_EGRESS_MAGLEV, 1)];
-        let mut with_torn = table.to_vec();
+        let mut with_torn = BY_TABLE.to_vec();
         with_torn.push((C::GW_EGRESS_PIN_TORN, 1));
-        for (value, expected) in [(torn, with_torn), (dead, table.to_vec())] {
+        for (value, expected) in [(torn, with_torn), (dead, BY_TABLE.to_vec())] {
             let updated = machine.pins.update(&key(7), &value, Update::Any);
             updated.expect("updated");
             assert_eq!(counted(&machine, 7), expected);
@@ -229,23 +163,38 @@ fn a_pin_that_is_another_keys_or_about_to_go_is_left_alone() {
     });
 }
 
+/// Neither read nor written: what is there says another shard, and stays as it is.
 #[test]
 fn without_an_idle_time_there_are_no_pins() {
-    isolated("egress::pins::off", || {
+    isolated("egress_pins::packets::off", || {
         let machine = Machine::new();
         let mut group = pinned(&machine);
+        let placed = machine.shard_of(&frame(7));
+        let made = pin(&machine, 7).expect("a pin");
+        let (slot, generation) = slot_and_generation(made);
+        let other = (slot + 1) % 3;
+        let elsewhere = abi::Pin {
+            bind: made.bind - slot + other + ((7 + other) << 32) - (generation << 32),
+            last_seen_tick: tick() - REFRESH,
+            ..made
+        };
+        set_pin(&machine, 7, &elsewhere);
+        assert_ne!(machine.shard_of(&frame(7)), placed, "the pin is good");
+        set_pin(&machine, 7, &elsewhere);
         group.header.pin_idle_ticks = 0;
         machine.publish(0, &group);
-        let table = [(C::GW_EGRESS_GROUP, 1), (C::GW_EGRESS_MAGLEV, 1)];
-        assert_eq!(counted(&machine, 7), table);
-        assert!(pin(&machine, 7).is_none());
+        assert_eq!(counted(&machine, 7), BY_TABLE);
+        assert_eq!(machine.shard_of(&frame(7)), placed);
+        assert_eq!(pin(&machine, 7).map(words), Some(words(elsewhere)));
+        assert_eq!(counted(&machine, 8), BY_TABLE);
+        assert!(pin(&machine, 8).is_none());
     });
 }
 
 /// Who comes too late is served without one, and nobody is evicted.
 #[test]
 fn a_full_map_refuses_and_forwards() {
-    isolated("egress::pins::full", || {
+    isolated("egress_pins::packets::full", || {
         let machine = Machine::with(&[("gw_pins", 32)]);
         pinned(&machine);
         for number in 0..32 {
@@ -259,28 +208,19 @@ fn a_full_map_refuses_and_forwards() {
         for number in 0..32 {
             assert_eq!(counted(&machine, number), HIT);
         }
-        let used = machine.pin_use.get(&TABLE).expect("read").expect("a row");
-        assert_eq!((used.pins, used.refused), (32, 0));
+        assert_eq!(used(&machine, TABLE), (32, 0));
+        assert_balance(&machine);
     });
 }
 
 /// The same address in two tables: pins of one never serve the other, nor does its quota.
 #[test]
 fn tenants_do_not_meet() {
-    isolated("egress::pins::tenants", || {
+    isolated("egress_pins::packets::tenants", || {
         let machine = Machine::new();
         pinned(&machine);
-        let other = TABLE + 1;
-        machine.add_tenant(machine.uplink, other, ARGUMENT);
-        let route = machine.to_group(0, 1);
-        machine.route(other, "::".parse().expect("an address"), 0, &route);
-        let row = machine.tenants.get(&machine.tenant).expect("read");
-        let row = abi::Tenant {
-            pin_quota: 3,
-            ..row.expect("a row")
-        };
-        let updated = machine.tenants.update(&machine.tenant, &row, Update::Any);
-        updated.expect("room");
+        let other = neighbour(&machine);
+        set_quota(&machine, machine.tenant, 3);
         let mut refused = NEW;
         refused[2].0 = C::GW_EGRESS_PIN_QUOTA;
         for number in 0..6 {
@@ -291,11 +231,10 @@ fn tenants_do_not_meet() {
             let (_, counted) = machine.run_from(machine.uplink, &frame(number));
             assert_eq!(counted, NEW);
         }
-        let used = |table: u32| {
-            let used = machine.pin_use.get(&table).expect("read").expect("a row");
-            (used.pins, used.refused)
-        };
-        assert_eq!((used(TABLE), used(other)), ((3, 3), (6, 0)));
+        assert_eq!(
+            (used(&machine, TABLE), used(&machine, other)),
+            ((3, 3), (6, 0))
+        );
         // Without a row of its own a tenant has no quota left.
         assert!(machine.pin_use.remove(&TABLE).expect("removed"));
         assert_eq!(counted(&machine, 9), refused);
@@ -304,7 +243,7 @@ fn tenants_do_not_meet() {
 
 #[test]
 fn flows_have_pins_of_their_own() {
-    isolated("egress::pins::flow", || {
+    isolated("egress_pins::packets::flow", || {
         let machine = Machine::new();
         let mut group = pinned(&machine);
         group.header.flags |= abi::GroupFlag::GW_GROUP_HASH_FLOW.0;

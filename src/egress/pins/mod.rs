@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Pins: which shard a tenant's address or flow is held to.
+//!
+//! Packets make pins, follow them, and renew them when their shard's tenure is over; a full table or
+//! an exhausted quota refuses the newcomer, who then goes where the group's table says. What packets
+//! never do is delete a pin. [`Pins`] reads them, [`Sweeper`] removes them:
+//!
+//! | why | with |
+//! |---|---|
+//! | no packet for the group's idle time and two intervals of renewal | [`Sweeper::expire`] |
+//! | the slot has no member any more, or one of another generation | [`Sweeper::expire`], [`Sweeper::purge`] |
+//! | the tenant goes | [`Sweeper::remove_tenant`] |
+//! | somebody wants it | [`Sweeper::remove`], [`Sweeper::remove_pin`] |
+//!
+//! A pin of a member that nothing reaches is none of these: the member may be back in a moment.
+//!
+//! Time is passed in as [`Tick`]s.
+
+mod error;
+mod grow;
+mod list;
+mod pin;
+mod report;
+mod status;
+mod sweeper;
+mod tick;
+
+pub use error::SweepError;
+pub use grow::{copy, Copied};
+pub use list::{Pins, Use};
+pub use pin::{Flow, Held, Holder, Pin};
+pub use report::{Fate, Removed, Report, Standings};
+pub use status::{MemberPins, Rules, Standing, Status, TenantPins};
+pub use sweeper::{Maps, Scope, Sweeper};
+pub use tick::Tick;

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Pins on the kernel: what packets make of them, and what removes them.
+
+#[path = "../egress/frames.rs"]
+#[allow(dead_code)]
+mod frames;
+#[path = "../egress/machine.rs"]
+#[allow(dead_code)]
+mod machine;
+#[path = "../common/netns.rs"]
+mod netns;
+#[path = "../egress/reference.rs"]
+#[allow(dead_code)]
+mod reference;
+
+mod packets;
+mod scene;
+mod sweep;
