@@ -37,6 +37,7 @@ const volatile struct {
 	struct gw_event_bucket event_bucket[0];
 	struct gw_trace_note trace_note[0];
 	struct gw_meta meta[0];
+	struct gw_egress_meta egress_meta[0];
 	struct __sk_buff sk_buff[0];
 	struct gw_tenant tenant[0];
 	struct gw_route_key route_key[0];

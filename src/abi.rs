@@ -34,23 +34,24 @@ pub use types::{
     gw_cid_key as CidKey, gw_class_kind as ClassKind, gw_collection as Collection,
     gw_counter as Counter, gw_crypto_slot as CryptoSlot, gw_egress_config as EgressConfig,
     gw_egress_counter as EgressCounter, gw_egress_limit as EgressLimit,
-    gw_egress_profile as EgressProfile, gw_event as Event, gw_event_bucket as EventBucket,
-    gw_event_kind as EventKind, gw_family as Family, gw_flow_key as FlowKey,
-    gw_flow_pin_key as FlowPinKey, gw_fragments as Fragments, gw_generation as Generation,
-    gw_group_flag as GroupFlag, gw_group_header as GroupHeader, gw_group_layout as GroupLayout,
-    gw_index as Index, gw_key_request as KeyRequest, gw_level as Level, gw_limit as Limit,
-    gw_member as Member, gw_member_flag as MemberFlag, gw_meta as Meta, gw_next_hop as NextHop,
-    gw_occupancy as Occupancy, gw_pin as Pin, gw_pin_bind as PinBind, gw_pin_counts as PinCounts,
-    gw_pin_fate as PinFate, gw_pin_key as PinKey, gw_pin_kind as PinKind, gw_pin_one as PinOne,
-    gw_pin_pass as PinPass, gw_pin_removal as PinRemoval, gw_pin_scope as PinScope,
-    gw_pin_state as PinState, gw_pin_use as PinUse, gw_pins_result as PinsResult,
-    gw_policy as Policy, gw_quic_config as QuicConfig, gw_quic_mode as QuicMode,
-    gw_reason as Reason, gw_reason_stats as ReasonStats, gw_route as Route,
-    gw_route_key as RouteKey, gw_route_key_bits as RouteKeyBits, gw_route_kind as RouteKind,
-    gw_routing as Routing, gw_rule as Rule, gw_server_id as ServerId,
-    gw_server_id_flag as ServerIdFlag, gw_service as Service, gw_service_flag as ServiceFlag,
-    gw_service_key as ServiceKey, gw_service_stats as ServiceStats, gw_shard_stats as ShardStats,
-    gw_slot as Slot, gw_slot_word as SlotWord, gw_sweep as Sweep, gw_sweep_account as SweepAccount,
+    gw_egress_meta as EgressMeta, gw_egress_profile as EgressProfile, gw_event as Event,
+    gw_event_bucket as EventBucket, gw_event_kind as EventKind, gw_family as Family,
+    gw_flow_key as FlowKey, gw_flow_pin_key as FlowPinKey, gw_fragments as Fragments,
+    gw_generation as Generation, gw_group_flag as GroupFlag, gw_group_header as GroupHeader,
+    gw_group_layout as GroupLayout, gw_index as Index, gw_key_request as KeyRequest,
+    gw_level as Level, gw_limit as Limit, gw_member as Member, gw_member_flag as MemberFlag,
+    gw_meta as Meta, gw_next_hop as NextHop, gw_occupancy as Occupancy, gw_pin as Pin,
+    gw_pin_bind as PinBind, gw_pin_counts as PinCounts, gw_pin_fate as PinFate,
+    gw_pin_key as PinKey, gw_pin_kind as PinKind, gw_pin_one as PinOne, gw_pin_pass as PinPass,
+    gw_pin_removal as PinRemoval, gw_pin_scope as PinScope, gw_pin_state as PinState,
+    gw_pin_use as PinUse, gw_pins_result as PinsResult, gw_policy as Policy,
+    gw_quic_config as QuicConfig, gw_quic_mode as QuicMode, gw_reason as Reason,
+    gw_reason_stats as ReasonStats, gw_route as Route, gw_route_key as RouteKey,
+    gw_route_key_bits as RouteKeyBits, gw_route_kind as RouteKind, gw_routing as Routing,
+    gw_rule as Rule, gw_server_id as ServerId, gw_server_id_flag as ServerIdFlag,
+    gw_service as Service, gw_service_flag as ServiceFlag, gw_service_key as ServiceKey,
+    gw_service_stats as ServiceStats, gw_shard_stats as ShardStats, gw_slot as Slot,
+    gw_slot_word as SlotWord, gw_sweep as Sweep, gw_sweep_account as SweepAccount,
     gw_sweep_counts as SweepCounts, gw_sweep_levels as SweepLevels, gw_sweep_reason as SweepReason,
     gw_sweep_result as SweepResult, gw_sweep_service as SweepService, gw_table_word as TableWord,
     gw_tenant as Tenant, gw_tenant_flag as TenantFlag, gw_tick as Tick, gw_trace_flag as TraceFlag,
@@ -168,8 +169,20 @@ pod! {
     }
     PinPass { now_tick, scope, table_id, group_id, slot, generation, removal, zero, counts }
     PinOne { bind, source, flow, kind, fate, zero }
+    EgressMeta {
+        magic, abi_major, abi_minor, instance, tenants, routes, groups, members, table_size, pins,
+        flow_pins, ring_bytes,
+    }
     Meta {
         magic, abi_major, abi_minor, instance, generation_mark, incarnation_mark, flows, cids, slots,
         cells, zero,
     }
+}
+
+/// Bytes of a group's snapshot with room for that many members and slots of its table: header,
+/// members, table, and zeros up to whole words of eight bytes.
+pub const fn snapshot_bytes(members: usize, slots: usize) -> usize {
+    let members = members * size_of::<Member>();
+    let table = slots * size_of::<u16>();
+    (size_of::<GroupHeader>() + members + table).next_multiple_of(8)
 }

@@ -6,6 +6,8 @@
 enum gw_abi {
 	/* "GWQL", the first word of every generation and of the meta map. */
 	GW_ABI_MAGIC = 0x4757514c,
+	/* "GWEG", the first word of the meta map of the egress datapath. */
+	GW_ABI_EGRESS_MAGIC = 0x47574547,
 	GW_ABI_MAJOR = 2,
 	GW_ABI_MINOR = 0,
 };

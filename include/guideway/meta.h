@@ -19,4 +19,21 @@ struct gw_meta {
 	__u32 zero;
 };
 
+/* The same of the egress datapath, whose numbers are in its snapshots. */
+struct gw_egress_meta {
+	__u32 magic;
+	__u16 abi_major;
+	__u16 abi_minor;
+	__u8 instance[16]; /* zeros: there is one */
+	/* Sizes fixed when the maps were made. */
+	__u32 tenants;
+	__u32 routes;
+	__u32 groups;
+	__u32 members;
+	__u32 table_size;
+	__u32 pins;
+	__u32 flow_pins;
+	__u32 ring_bytes;
+};
+
 #endif

@@ -82,7 +82,7 @@ impl Limits {
     /// The size of every snapshot in bytes.
     #[must_use]
     pub const fn snapshot_bytes(self) -> usize {
-        (self.table_at() + self.table_size().slots() * WORD_BYTES).next_multiple_of(8)
+        abi::snapshot_bytes(self.members() as usize, self.table_size().slots())
     }
 
     const fn table_at(self) -> usize {

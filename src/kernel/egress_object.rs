@@ -7,11 +7,13 @@ use std::os::fd::AsFd;
 
 use libbpf_rs::skel::OpenSkel;
 use libbpf_rs::OpenObject;
+use nix::libc;
 
 use super::load::{LoadError, Loading};
 use super::map::{Map, MapKind, MapShape};
 use super::object::Object;
 use super::probe::Capability;
+use super::SysError;
 use crate::abi;
 
 #[allow(
@@ -56,11 +58,18 @@ impl Default for Sizes {
 }
 
 impl Sizes {
+    /// Programs divide by the size of the table, and rely on the limits of the others.
+    fn are_possible(&self) -> bool {
+        use abi::EgressLimit as L;
+        let within = |value: u32, max: L| value >= 1 && value <= max.0;
+        within(self.groups, L::GW_EGRESS_MAX_GROUPS)
+            && within(self.members, L::GW_EGRESS_MAX_MEMBERS)
+            && within(self.table, L::GW_EGRESS_MAX_SLOTS)
+    }
+
     /// Bytes of a snapshot: header, members, table, and zeros up to whole words of eight bytes.
     pub fn snapshot_bytes(&self) -> usize {
-        let members = self.members as usize * size_of::<abi::Member>();
-        let table = self.table as usize * size_of::<u16>();
-        (size_of::<abi::GroupHeader>() + members + table).next_multiple_of(8)
+        abi::snapshot_bytes(self.members as usize, self.table as usize)
     }
 
     /// The shape of a map that a group is published in: an array of one entry that programs cannot
@@ -118,18 +127,23 @@ impl Options<'_> {
     /// Loads the object. Nothing is attached or pinned.
     ///
     /// # Errors
-    /// [`LoadError`].
+    /// [`LoadError`]; a size of 0, or one beyond its limit, is EINVAL.
     pub fn load(&self) -> Result<Object, LoadError> {
+        if !self.sizes.are_possible() {
+            let sizes = format!("{NAME} with {:?}", self.sizes);
+            return Err(SysError::new("load", &sizes, libc::EINVAL).into());
+        }
         let template = Map::create(&self.sizes.snapshot_shape(), None)?;
         let mut storage = MaybeUninit::uninit();
         let builder = skeleton::EgressSkelBuilder::default();
         let parts = self.with_loading(|loading| {
             loading.load(builder, &mut storage, |skeleton| {
-                if let Some(data) = skeleton.maps.rodata_data.as_mut() {
-                    data.gw_max_groups = self.sizes.groups;
-                    data.gw_max_members = self.sizes.members;
-                    data.gw_table_size = self.sizes.table;
-                }
+                let Some(data) = skeleton.maps.rodata_data.as_mut() else {
+                    return Err(libbpf_rs::Error::from_raw_os_error(libc::ENOENT));
+                };
+                data.gw_max_groups = self.sizes.groups;
+                data.gw_max_members = self.sizes.members;
+                data.gw_table_size = self.sizes.table;
                 set_template(skeleton.open_object_mut(), &template)
             })
         })?;

@@ -39,6 +39,8 @@ map_kinds! {
     PROG_ARRAY = BPF_MAP_TYPE_PROG_ARRAY, "prog_array";
     /// Array of maps.
     ARRAY_OF_MAPS = BPF_MAP_TYPE_ARRAY_OF_MAPS, "array_of_maps";
+    /// Values by prefix, the longest first.
+    LPM_TRIE = BPF_MAP_TYPE_LPM_TRIE, "lpm_trie";
     /// Redirect targets by position.
     DEVMAP = BPF_MAP_TYPE_DEVMAP, "devmap";
     /// Redirect targets by key.

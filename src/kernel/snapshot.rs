@@ -116,7 +116,21 @@ impl Slots {
         self.put(index, &snapshot.map)
     }
 
-    /// The same with a map of the template's shape.
+    /// Makes several live by one call, which on Linux 6.12 and later takes as long as one
+    /// [`swap`](Self::swap). Not one step: packets see one entry changed after the other.
+    ///
+    /// # Errors
+    /// The kernel refused an entry. Those before it are changed, [`live_id`](Self::live_id) tells
+    /// which.
+    pub fn swap_all(&self, snapshots: &[(u32, &Snapshot)]) -> Result<(), SysError> {
+        let indices: Vec<u32> = snapshots.iter().map(|(index, _)| *index).collect();
+        let maps = snapshots.iter().map(|(_, snapshot)| &snapshot.map);
+        let fds: Vec<i32> = maps.map(|map| map.as_fd().as_raw_fd()).collect();
+        let (indices, fds) = (bytemuck::cast_slice(&indices), bytemuck::cast_slice(&fds));
+        self.outer.update_batch(indices, fds)
+    }
+
+    /// As [`swap`](Self::swap), with a map of the template's shape.
     pub(super) fn put(&self, index: u32, map: &Map) -> Result<(), SysError> {
         let fd = map.as_fd().as_raw_fd();
         self.outer

@@ -6,6 +6,8 @@
 //!                                          progs/    the running program and the one before
 //!                                          links/    the attachment
 //!                                          gen/      generations and their records
+//! /sys/fs/bpf/guideway/egress/               the same four: attachments, snapshots of groups and
+//!                                            the configuration; and the write barrier
 //! ```
 //!
 //! The directory appears whole: a [`Draft`] is filled under another name and renamed. One
@@ -34,8 +36,10 @@ pub use lock::{Draft, StateDirLock};
 /// Where a bpffs is mounted by convention.
 pub const DEFAULT_ROOT: &str = "/sys/fs/bpf";
 
-/// Name of the map that says what the other maps mean.
+/// Name of the map that says what the other maps of a load balancer mean.
 pub const META_MAP: &str = "gw_ql_meta";
+/// Name of the map that says what the other maps of the egress datapath mean.
+pub const EGRESS_META_MAP: &str = "gw_eg_meta";
 
 /// One directory in a state directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -89,7 +93,7 @@ pub enum StateError {
     #[non_exhaustive]
     NoInstance {
         /// The one that was asked for.
-        instance: InstanceId,
+        instance: String,
         /// Where it was looked for.
         parent: String,
         /// Those that exist.
@@ -100,7 +104,7 @@ pub enum StateError {
     #[non_exhaustive]
     Exists {
         /// The instance.
-        instance: InstanceId,
+        instance: String,
     },
     /// Another process changes the instance at this moment.
     #[error("{path} is locked by another process")]
@@ -265,13 +269,21 @@ impl StateRoot {
 
     /// The state directory of an instance of the load balancer, whether it exists or not.
     pub fn quiclb(&self, instance: InstanceId) -> StateDir {
-        let parent = self.quiclb_parent();
-        let path = parent.join(instance.to_string());
+        self.of(self.quiclb_parent(), Owner::QuicLb(instance))
+    }
+
+    /// The state directory of the egress datapath, of which there is one below a root, whether it
+    /// exists or not.
+    pub fn egress(&self) -> StateDir {
+        self.of(self.path.join("guideway"), Owner::Egress)
+    }
+
+    fn of(&self, parent: PathBuf, owner: Owner) -> StateDir {
         StateDir {
             root: self.clone(),
+            path: parent.join(owner.to_string()),
             parent,
-            path,
-            instance,
+            owner,
         }
     }
 
@@ -312,19 +324,52 @@ fn names_in(path: &Path) -> Result<Vec<String>, SysError> {
     Ok(names)
 }
 
+/// What a state directory belongs to. The text is the directory's name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Owner {
+    QuicLb(InstanceId),
+    Egress,
+}
+
+impl Owner {
+    /// Name and magic number of the map that tells the version.
+    const fn meta(self) -> (&'static str, u32) {
+        match self {
+            Self::QuicLb(_) => (META_MAP, abi::Abi::GW_ABI_MAGIC.0),
+            Self::Egress => (EGRESS_META_MAP, abi::Abi::GW_ABI_EGRESS_MAGIC.0),
+        }
+    }
+
+    const fn instance(self) -> InstanceId {
+        match self {
+            Self::QuicLb(instance) => instance,
+            Self::Egress => InstanceId::from_bytes([0; 16]),
+        }
+    }
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::QuicLb(instance) => instance.fmt(f),
+            Self::Egress => f.write_str("egress"),
+        }
+    }
+}
+
 /// Where the objects of one instance are. Reading needs no lock; changing takes [`Self::lock`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StateDir {
     root: StateRoot,
     parent: PathBuf,
     path: PathBuf,
-    instance: InstanceId,
+    owner: Owner,
 }
 
 impl StateDir {
-    /// The instance.
+    /// The instance; for the egress datapath, the ID of zeros.
     pub fn instance(&self) -> InstanceId {
-        self.instance
+        self.owner.instance()
     }
 
     /// The directory.
@@ -357,7 +402,7 @@ impl StateDir {
 
     fn no_instance(&self) -> StateError {
         StateError::NoInstance {
-            instance: self.instance,
+            instance: self.owner.to_string(),
             parent: self.parent.display().to_string(),
             instances: instances_in(&self.parent).unwrap_or_default(),
         }
@@ -369,14 +414,15 @@ impl StateDir {
         if !self.exists()? {
             return Err(self.no_instance());
         }
-        let path = self.pin(Section::Maps, META_MAP);
+        let (name, expected_magic) = self.owner.meta();
+        let path = self.pin(Section::Maps, name);
         let map = Map::open_any(&path)?;
         let corrupt = |reason: String| StateError::Corrupt {
             path: path.display().to_string(),
             reason,
         };
         let shape = map.shape();
-        // Another version may have a longer value, but the first words and these never change.
+        // Another version may have a longer value, but the first words never change.
         if shape.kind != MapKind::ARRAY || shape.key_size != 4 || shape.value_size < 8 {
             return Err(corrupt(format!(
                 "it is a {} with another layout",
@@ -387,7 +433,7 @@ impl StateDir {
         map.lookup(&0_u32.to_ne_bytes(), &mut value)?;
         let half = |at: usize| u16::from_ne_bytes([value[at], value[at + 1]]);
         let magic = u32::from_ne_bytes([value[0], value[1], value[2], value[3]]);
-        if magic != abi::Abi::GW_ABI_MAGIC.0 {
+        if magic != expected_magic {
             return Err(corrupt(format!("it begins with {magic:#010x}")));
         }
         let found = AbiVersion {
@@ -403,13 +449,14 @@ impl StateDir {
                 supported,
             });
         }
-        let Some(meta) = value.get(..std::mem::size_of::<abi::Meta>()) else {
+        let instance = value
+            .get(8..24)
+            .and_then(|id| <[u8; 16]>::try_from(id).ok());
+        let Some(instance) = instance.map(InstanceId::from_bytes) else {
             return Err(corrupt(format!("a value has {} bytes", value.len())));
         };
-        let meta: abi::Meta = bytemuck::pod_read_unaligned(meta);
-        if meta.instance != *self.instance.as_bytes() {
-            let other = InstanceId::from_bytes(meta.instance);
-            return Err(corrupt(format!("it belongs to instance {other}")));
+        if instance != self.instance() {
+            return Err(corrupt(format!("it belongs to instance {instance}")));
         }
         Ok(found)
     }

@@ -273,6 +273,48 @@ impl<K: Pod, V: Pod> Hash<K, V> {
     }
 }
 
+/// A trie from prefixes `K`, which begin with their length in bits, to `V`. An update replaces a
+/// value as a whole: programs see the old one or the new one.
+#[derive(Debug)]
+pub struct Trie<K, V> {
+    entries: Hash<K, V>,
+}
+
+impl<K: Pod, V: Pod> Trie<K, V> {
+    /// Takes a trie whose keys and values have the sizes of `K` and `V`.
+    pub fn new(map: Map) -> Result<Self, ShapeError> {
+        check(&map, MapKind::LPM_TRIE, size_of::<K>(), size_of::<V>())?;
+        let entry = PhantomData;
+        let entries = Hash { map, entry };
+        Ok(Self { entries })
+    }
+
+    /// The map itself.
+    pub fn map(&self) -> &Map {
+        self.entries.map()
+    }
+
+    /// The value of the longest prefix that `key` begins with, `key` itself included.
+    pub fn longest(&self, key: &K) -> Result<Option<V>, SysError> {
+        self.entries.get(key)
+    }
+
+    /// Writes an entry; a full trie refuses a new one with ENOSPC.
+    pub fn update(&self, key: &K, value: &V, demand: Update) -> Result<(), SysError> {
+        self.entries.update(key, value, demand)
+    }
+
+    /// Removes an entry; whether there was one.
+    pub fn remove(&self, key: &K) -> Result<bool, SysError> {
+        self.entries.remove(key)
+    }
+
+    /// Calls `each` with every entry until it breaks off.
+    pub fn for_each(&self, each: impl FnMut(&K, &V) -> ControlFlow<()>) -> Result<(), SysError> {
+        self.entries.for_each(each)
+    }
+}
+
 /// Redirect targets: a set of interface indices of one network namespace.
 ///
 /// The kernel accepts only interfaces that exist in the calling thread's namespace, and removes

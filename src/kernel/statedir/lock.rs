@@ -61,13 +61,13 @@ impl StateDir {
     pub fn draft(&self) -> Result<Draft, StateError> {
         if self.exists()? {
             return Err(StateError::Exists {
-                instance: self.instance,
+                instance: self.owner.to_string(),
             });
         }
         make_directory(&self.parent)?;
         sweep_leftovers(&self.parent)?;
         for number in 0_u32.. {
-            let name = format!("{DRAFT_PREFIX}{}-{number}", self.instance);
+            let name = format!("{DRAFT_PREFIX}{}-{number}", self.owner);
             let path = self.parent.join(name);
             match fs::DirBuilder::new().mode(0o700).create(&path) {
                 Ok(()) => {}
@@ -135,7 +135,7 @@ impl StateDir {
 
     /// Directories under which this instance was made or removed, whether a process still does.
     fn unfinished(&self) -> Result<Vec<PathBuf>, StateError> {
-        let of = [DRAFT_PREFIX, REMOVED_PREFIX].map(|prefix| format!("{prefix}{}-", self.instance));
+        let of = [DRAFT_PREFIX, REMOVED_PREFIX].map(|prefix| format!("{prefix}{}-", self.owner));
         let names = names_in(&self.parent)?.into_iter();
         let names = names.filter(|name| of.iter().any(|prefix| name.starts_with(prefix)));
         Ok(names.map(|name| self.parent.join(name)).collect())
@@ -228,6 +228,14 @@ pub struct Draft {
 }
 
 impl Draft {
+    /// The directory as it is called for now.
+    pub fn path(&self) -> &Path {
+        match &self.inner {
+            Some((draft, _)) => &draft.path,
+            None => &self.dir.path,
+        }
+    }
+
     /// Where an object of this name is pinned for now.
     pub fn pin(&self, section: Section, name: &str) -> PathBuf {
         match &self.inner {
@@ -242,7 +250,7 @@ impl Draft {
             match rename(&draft.path, &self.dir.path, RenameFlags::RENAME_NOREPLACE) {
                 Err(error) if error.errno == libc::EEXIST => {
                     return Err(StateError::Exists {
-                        instance: self.dir.instance,
+                        instance: self.dir.owner.to_string(),
                     })
                 }
                 result => result?,
@@ -327,7 +335,7 @@ impl StateDirLock {
         }
         let mut removed = Vec::new();
         for number in 0_u32.. {
-            let name = format!("{REMOVED_PREFIX}{}-{number}", self.dir.instance);
+            let name = format!("{REMOVED_PREFIX}{}-{number}", self.dir.owner);
             let path = self.dir.parent.join(name);
             match rename(&self.dir.path, &path, RenameFlags::RENAME_NOREPLACE) {
                 Err(error) if error.errno == libc::EEXIST => continue,

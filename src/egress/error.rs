@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! What can go wrong with an instance, by what was tried.
+
+use super::limits::LimitError;
+use super::publish::Step;
+use crate::encap::InvalidHopLimit;
+use crate::error::ErrorKind;
+use crate::group::{GroupId, ImageError, PlanError, Publication, StalePlan};
+use crate::kernel::map::{OpenError, ShapeError};
+use crate::kernel::object::LoadError;
+use crate::kernel::statedir::StateError;
+use crate::kernel::write_barrier::BarrierError;
+use crate::kernel::{PinError, SysError};
+use crate::route::RowError;
+
+/// Why an instance cannot be made, opened or read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum InstanceError {
+    /// The state directory cannot be used.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// The program cannot be loaded.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// A pinned map is missing or another one.
+    #[error(transparent)]
+    Map(#[from] OpenError),
+    /// A map has another shape than the program's.
+    #[error(transparent)]
+    Shape(#[from] ShapeError),
+    /// A pinned program is missing or something else.
+    #[error(transparent)]
+    Pin(#[from] PinError),
+    /// The pinned program does not use the pinned maps.
+    #[error("the program pinned at {path} does not use the map {map} pinned beside it")]
+    #[non_exhaustive]
+    Mixed {
+        /// The program.
+        path: String,
+        /// A map that it should use.
+        map: &'static str,
+    },
+    /// The limits that size the maps differ from those the instance was made with.
+    #[error("the instance was made for {limit} {found}, not {wanted}")]
+    #[non_exhaustive]
+    Limits {
+        /// Which limit.
+        limit: &'static str,
+        /// What it was made with.
+        found: u32,
+        /// What is wanted now.
+        wanted: u32,
+    },
+    /// The limits that it was made with make no sense.
+    #[error("the instance was made for limits that do not exist: {0}")]
+    Meta(LimitError),
+    /// A snapshot is live that nothing in the state directory is.
+    #[error("what is live in {what} (map {id}) is not pinned in {path}")]
+    #[non_exhaustive]
+    Orphan {
+        /// `group 3`, or the configuration.
+        what: String,
+        /// The kernel's number of its map.
+        id: u32,
+        /// Where it was looked for.
+        path: String,
+    },
+    /// A snapshot makes no sense.
+    #[error(transparent)]
+    Image(#[from] ImageError),
+    /// A row makes no sense.
+    #[error(transparent)]
+    Row(#[from] RowError),
+    /// The kernel refused a call.
+    #[error(transparent)]
+    Sys(#[from] SysError),
+}
+
+impl InstanceError {
+    /// Whether something is merely missing, so that it can be made again around the rest.
+    pub(super) fn is_repairable(&self) -> bool {
+        match self {
+            Self::Map(error) => error.is_not_found(),
+            Self::Pin(error) => error.kind() == ErrorKind::NotFound,
+            Self::Mixed { .. } => true,
+            _ => false,
+        }
+    }
+
+    /// What a caller can do about it.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::State(error) => error.kind(),
+            Self::Load(error) => error.kind(),
+            Self::Map(error) => error.kind(),
+            Self::Pin(error) => error.kind(),
+            Self::Limits { .. } => ErrorKind::Conflict,
+            Self::Sys(error) => error.kind(),
+            Self::Shape(_)
+            | Self::Mixed { .. }
+            | Self::Meta(_)
+            | Self::Orphan { .. }
+            | Self::Image(_)
+            | Self::Row(_) => ErrorKind::Incompatible,
+        }
+    }
+}
+
+/// Why a snapshot is not published. Unless it says otherwise the one before is still in force.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PublishError {
+    /// The plan was made against a publication that is no longer in force.
+    #[error(
+        "group {group}: the plan was made against {}, in force is {}; plan again",
+        named(*base),
+        named(*live)
+    )]
+    #[non_exhaustive]
+    Stale {
+        /// The group.
+        group: GroupId,
+        /// The publication it was made against.
+        base: Option<Publication>,
+        /// The one in force.
+        live: Option<Publication>,
+    },
+    /// Numbers of the plan were used by another one.
+    #[error(transparent)]
+    Claimed(#[from] StalePlan),
+    /// The instance was made for fewer groups.
+    #[error("there is no group {group}: the instance was made for {groups}")]
+    #[non_exhaustive]
+    NoGroup {
+        /// The group.
+        group: GroupId,
+        /// How many there are.
+        groups: u32,
+    },
+    /// Two plans for one group.
+    #[error("there are two plans for group {group}")]
+    #[non_exhaustive]
+    Twice {
+        /// The group.
+        group: GroupId,
+    },
+    /// A group can be disabled with a proof alone that no route names it.
+    #[error("group {group} can be disabled by who retires it alone")]
+    #[non_exhaustive]
+    NotRetired {
+        /// The group.
+        group: GroupId,
+    },
+    /// The snapshot has no form that the kernel could be given.
+    #[error(transparent)]
+    Image(#[from] ImageError),
+    /// The configuration makes no sense.
+    #[error(transparent)]
+    Encap(#[from] InvalidHopLimit),
+    /// What is in force cannot be read.
+    #[error(transparent)]
+    Instance(#[from] InstanceError),
+    /// The kernel refused a step. Behind [`Step::Swap`] the new snapshot is in force.
+    #[error("{what}: {step}: {error}")]
+    #[non_exhaustive]
+    Step {
+        /// `group 3`, or the configuration.
+        what: String,
+        /// The step.
+        step: Step,
+        /// Why.
+        error: SysError,
+    },
+    /// The caller's observer stopped the publication before a step. Behind [`Step::Swap`] the new
+    /// snapshot is in force.
+    #[error("{what}: stopped by the caller before: {step}")]
+    #[non_exhaustive]
+    Aborted {
+        /// `group 3`, or the configuration.
+        what: String,
+        /// The step that was not made.
+        step: Step,
+    },
+}
+
+fn named(publication: Option<Publication>) -> String {
+    match publication {
+        Some(number) => format!("publication {number}"),
+        None => "none".to_owned(),
+    }
+}
+
+impl PublishError {
+    /// What a caller can do about it.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Stale { .. } | Self::Claimed(_) => ErrorKind::StalePlan,
+            Self::Encap(_)
+            | Self::NoGroup { .. }
+            | Self::Twice { .. }
+            | Self::NotRetired { .. }
+            | Self::Image(_) => ErrorKind::Invalid,
+            Self::Instance(error) => error.kind(),
+            Self::Step { error, .. } => error.kind(),
+            Self::Aborted { .. } => ErrorKind::Partial,
+        }
+    }
+
+    /// Whether the new snapshot is in force all the same.
+    #[must_use]
+    pub fn is_in_force(&self) -> bool {
+        match self {
+            Self::Step { step, .. } | Self::Aborted { step, .. } => *step > Step::Swap,
+            _ => false,
+        }
+    }
+}
+
+/// Why a group cannot be planned.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum GroupError {
+    /// What is published cannot be read.
+    #[error(transparent)]
+    Instance(#[from] InstanceError),
+    /// What is asked for is impossible.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// There is no such group.
+    #[error("group {group} was never opened")]
+    #[non_exhaustive]
+    Absent {
+        /// The group.
+        group: GroupId,
+    },
+}
+
+impl GroupError {
+    /// What a caller can do about it.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Instance(error) => error.kind(),
+            Self::Plan(PlanError::State { .. } | PlanError::OtherClass { .. }) => {
+                ErrorKind::Conflict
+            }
+            Self::Plan(_) => ErrorKind::Invalid,
+            Self::Absent { .. } => ErrorKind::NotFound,
+        }
+    }
+}
+
+/// Why the write barrier is not held, or what it protects cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum GuardError {
+    /// Others held it, or it cannot be locked.
+    #[error(transparent)]
+    Barrier(#[from] BarrierError),
+    /// The tenants cannot be read.
+    #[error(transparent)]
+    Instance(#[from] InstanceError),
+}
+
+impl GuardError {
+    /// What a caller can do about it.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Barrier(error) => error.kind(),
+            Self::Instance(error) => error.kind(),
+        }
+    }
+}

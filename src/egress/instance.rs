@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! The handles of one instance: one that looks and writes routes, one that publishes.
+
+use std::collections::BTreeMap;
+use std::ops::Deref;
+use std::time::Duration;
+
+use super::error::InstanceError;
+use super::limits::Limits;
+use crate::abi;
+use crate::group::{GroupId, HighWater};
+use crate::kernel::egress_object::Options;
+use crate::kernel::map::{Map, MapKind, MapShape};
+use crate::kernel::program::Program;
+use crate::kernel::snapshot::Slots;
+use crate::kernel::statedir::{Section, StateDir, StateDirLock, EGRESS_META_MAP};
+use crate::kernel::typed::{Array, Hash, PerCpuArray, Trie};
+use crate::kernel::write_barrier::WriteBarrier;
+
+/// Name under which the program is pinned.
+pub(super) const PROGRAM: &str = "gw_egress";
+
+/// The egress datapath of a node: its program, maps and counters.
+///
+/// Looking takes no lock and changes nothing. Tenants and their routes are written through
+/// [`write_routes`](Self::write_routes), by any number of processes; groups and the configuration
+/// through a [`Writer`]. `Send` and `Sync`.
+#[derive(Debug)]
+pub struct Egress {
+    pub(super) dir: StateDir,
+    pub(super) limits: Limits,
+    pub(super) program: Program,
+    pub(super) maps: Maps,
+    pub(super) barrier: WriteBarrier,
+}
+
+/// The maps of an instance, all pinned.
+#[derive(Debug)]
+pub(super) struct Maps {
+    pub(super) tenants: Hash<u32, abi::Tenant>,
+    pub(super) routes: Trie<abi::RouteKey, abi::Route>,
+    pub(super) groups: Slots,
+    pub(super) config: Slots,
+    pub(super) pins: Hash<abi::PinKey, abi::Pin>,
+    pub(super) flow_pins: Hash<abi::FlowPinKey, abi::Pin>,
+    pub(super) pin_use: Hash<u32, abi::PinUse>,
+    pub(super) shards: PerCpuArray<abi::ShardStats>,
+    pub(super) counters: PerCpuArray<u64>,
+}
+
+impl Maps {
+    /// Name of each map, the same as its pin's.
+    pub(super) const NAMES: [&'static str; 9] = [
+        "gw_tenants",
+        "gw_routes",
+        "gw_groups",
+        "gw_eg_config",
+        "gw_pins",
+        "gw_flow_pins",
+        "gw_pin_use",
+        "gw_shardstat",
+        "gw_eg_stat",
+    ];
+
+    /// Takes each map from where `take` finds it.
+    pub(super) fn from(
+        mut take: impl FnMut(&'static str) -> Result<Map, InstanceError>,
+    ) -> Result<Self, InstanceError> {
+        let [tenants, routes, groups, config, pins, flow_pins, pin_use, shards, counters] =
+            Self::NAMES;
+        Ok(Self {
+            tenants: Hash::new(take(tenants)?)?,
+            routes: Trie::new(take(routes)?)?,
+            groups: Slots::new(take(groups)?)?,
+            config: Slots::new(take(config)?)?,
+            pins: Hash::new(take(pins)?)?,
+            flow_pins: Hash::new(take(flow_pins)?)?,
+            pin_use: Hash::new(take(pin_use)?)?,
+            shards: PerCpuArray::new(take(shards)?)?,
+            counters: PerCpuArray::new(take(counters)?)?,
+        })
+    }
+
+    /// Each map, in the order of the names.
+    pub(super) fn all(&self) -> [&Map; 9] {
+        [
+            self.tenants.map(),
+            self.routes.map(),
+            self.groups.map(),
+            self.config.map(),
+            self.pins.map(),
+            self.flow_pins.map(),
+            self.pin_use.map(),
+            self.shards.map(),
+            self.counters.map(),
+        ]
+    }
+}
+
+impl Egress {
+    /// Opens the instance to look at it and to write routes. Minimum kernel: 6.1; takes CAP_BPF and
+    /// CAP_NET_ADMIN.
+    ///
+    /// # Errors
+    /// No instance, state of another version, or pins that are missing or do not fit.
+    pub fn open(dir: &StateDir) -> Result<Self, InstanceError> {
+        dir.version()?;
+        let limits = limits(dir)?;
+        let shapes = shapes(&limits)?;
+        let maps = Maps::from(|name| open_map(dir, &shapes, name))?;
+        let path = dir.pin(Section::Programs, PROGRAM);
+        let program = Program::open(&path)?;
+        let used = program.map_ids();
+        for (map, name) in maps.all().into_iter().zip(Maps::NAMES) {
+            if !used.contains(&map.id()) {
+                let path = path.display().to_string();
+                return Err(InstanceError::Mixed { path, map: name });
+            }
+        }
+        Ok(Self {
+            dir: dir.clone(),
+            limits,
+            program,
+            maps,
+            barrier: WriteBarrier::below(dir.path()),
+        })
+    }
+
+    /// Where its objects are pinned.
+    pub fn dir(&self) -> &StateDir {
+        &self.dir
+    }
+
+    /// How much it has room for.
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// The program.
+    pub fn program(&self) -> &Program {
+        &self.program
+    }
+
+    /// Every group that there is room for.
+    pub(super) fn group_ids(&self) -> impl Iterator<Item = GroupId> {
+        (0..self.limits.groups.groups().into()).filter_map(GroupId::new)
+    }
+
+    /// Kernel memory of the maps in bytes, as the kernel accounts it; without the snapshots.
+    ///
+    /// # Errors
+    /// The kernel's account cannot be read.
+    pub fn memory_bytes(&self) -> Result<u64, InstanceError> {
+        let maps = self.maps.all();
+        let bytes = maps.iter().map(|map| map.memory_bytes());
+        Ok(bytes.sum::<Result<u64, _>>()?)
+    }
+}
+
+/// The shape of the map that tells what the others mean.
+pub(super) fn meta_shape() -> MapShape {
+    MapShape {
+        name: EGRESS_META_MAP.to_owned(),
+        kind: MapKind::ARRAY,
+        key_size: 4,
+        value_size: size_of::<abi::EgressMeta>() as u32,
+        max_entries: 1,
+        flags: 0,
+    }
+}
+
+/// What the instance was made for.
+pub(super) fn limits(dir: &StateDir) -> Result<Limits, InstanceError> {
+    let map = Map::open(&dir.pin(Section::Maps, EGRESS_META_MAP), &meta_shape())?;
+    let meta = Array::<abi::EgressMeta>::new(map)?.get(0)?;
+    Limits::from_meta(&meta).map_err(InstanceError::Meta)
+}
+
+/// The shape of each map of an instance with these limits.
+pub(super) fn shapes(limits: &Limits) -> Result<BTreeMap<String, MapShape>, InstanceError> {
+    let options = Options {
+        sizes: limits.sizes(),
+        entries: &limits.entries(),
+        ..Options::default()
+    };
+    Ok(options.shapes()?)
+}
+
+/// Opens a pinned map.
+pub(super) fn open_map(
+    dir: &StateDir,
+    shapes: &BTreeMap<String, MapShape>,
+    name: &'static str,
+) -> Result<Map, InstanceError> {
+    let path = dir.pin(Section::Maps, name);
+    match shapes.get(name) {
+        Some(shape) => Ok(Map::open(&path, shape)?),
+        // Every name is a map of the object; a build without it fails its first test.
+        None => Ok(Map::open_any(&path)?),
+    }
+}
+
+/// How long a writer waits for another.
+pub(super) const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The instance to publish groups and the configuration in: the only one, as long as it lives.
+///
+/// Holds the exclusive lock on the state directory. Everything that [`Egress`] offers is there too.
+/// Dropping it changes nothing: what was published and attached stays.
+#[derive(Debug)]
+pub struct Writer {
+    pub(super) egress: Egress,
+    pub(super) lock: StateDirLock,
+    /// By group.
+    pub(super) marks: Vec<HighWater>,
+}
+
+impl Deref for Writer {
+    type Target = Egress;
+
+    fn deref(&self) -> &Egress {
+        &self.egress
+    }
+}
+
+impl Writer {
+    /// Opens an existing instance to publish in it, and takes its lock, for which it waits up to two
+    /// seconds. The [`Loader`](super::Loader) also makes and repairs.
+    ///
+    /// # Errors
+    /// As [`Egress::open`], and the lock is held by another process.
+    pub fn open(dir: &StateDir) -> Result<Self, InstanceError> {
+        let lock = dir.lock_within(PATIENCE)?;
+        Ok(Self::new(Egress::open(dir)?, lock))
+    }
+
+    pub(super) fn new(egress: Egress, lock: StateDirLock) -> Self {
+        let marks = vec![HighWater::default(); egress.limits.groups.groups().into()];
+        Self {
+            egress,
+            lock,
+            marks,
+        }
+    }
+}

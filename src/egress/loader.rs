@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Makes an instance, or opens and repairs one.
+
+use super::error::InstanceError;
+use super::instance::{
+    limits, meta_shape, open_map, shapes, Egress, Maps, Writer, PATIENCE, PROGRAM,
+};
+use super::limits::Limits;
+use crate::abi;
+use crate::kernel::egress_object::Options;
+use crate::kernel::map::{Map, Update};
+use crate::kernel::statedir::{
+    AbiVersion, Section, StateDir, StateDirLock, StateError, EGRESS_META_MAP,
+};
+use crate::kernel::write_barrier::WriteBarrier;
+
+/// Makes the kernel's side of an instance where there is none, or opens it to publish in it.
+///
+/// Loads the program and pins it with its maps; nothing is attached and no packet is touched.
+/// Minimum kernel: 6.1. Takes CAP_BPF and CAP_NET_ADMIN.
+#[derive(Debug, Clone)]
+pub struct Loader {
+    dir: StateDir,
+    limits: Option<Limits>,
+}
+
+impl Loader {
+    /// For the instance of this state directory, whatever it has room for; a new one gets the
+    /// default limits.
+    pub fn new(dir: &StateDir) -> Self {
+        Self {
+            dir: dir.clone(),
+            limits: None,
+        }
+    }
+
+    /// Sizes the maps of a new instance; those of an existing one must be the same.
+    #[must_use]
+    pub fn limits(self, limits: Limits) -> Self {
+        let limits = Some(limits);
+        Self { limits, ..self }
+    }
+
+    /// Makes or opens the instance and takes its lock, for which it waits up to two seconds.
+    ///
+    /// A new instance appears whole or not at all. In an existing one, a program or map that is
+    /// missing is made again around those that are there.
+    ///
+    /// # Errors
+    /// The lock is held by another process, the state is of another version or was made with other
+    /// limits, a pinned object is not what its name says, or the kernel refuses the program.
+    pub fn load(self) -> Result<Writer, InstanceError> {
+        if !self.dir.exists()? {
+            match self.create() {
+                Err(InstanceError::State(StateError::Exists { .. })) => {}
+                result => return result,
+            }
+        }
+        let lock = self.dir.lock_within(PATIENCE)?;
+        self.dir.version()?;
+        lock.repair_sections()?;
+        WriteBarrier::below(self.dir.path()).create()?;
+        self.check_limits()?;
+        match Egress::open(&self.dir) {
+            Ok(egress) => Ok(Writer::new(egress, lock)),
+            Err(error) if error.is_repairable() => self.repair(lock),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn create(&self) -> Result<Writer, InstanceError> {
+        let draft = self.dir.draft()?;
+        let limits = self.limits.unwrap_or_default();
+        let object = Options {
+            sizes: limits.sizes(),
+            entries: &limits.entries(),
+            ..Options::default()
+        };
+        let mut object = object.load()?;
+        object.program.pin(&draft.pin(Section::Programs, PROGRAM))?;
+        let maps = Maps::from(|name| {
+            let map = object.take_map(name)?;
+            map.pin(&draft.pin(Section::Maps, name))?;
+            Ok(map)
+        })?;
+        let meta = limits.to_meta(abi::EgressMeta {
+            magic: abi::Abi::GW_ABI_EGRESS_MAGIC.0,
+            abi_major: AbiVersion::CURRENT.major,
+            abi_minor: AbiVersion::CURRENT.minor,
+            instance: *self.dir.instance().as_bytes(),
+            ..Default::default()
+        });
+        let map = Map::create(&meta_shape(), None)?;
+        map.update(&0_u32.to_ne_bytes(), bytemuck::bytes_of(&meta), Update::Any)?;
+        map.freeze()?;
+        map.pin(&draft.pin(Section::Maps, EGRESS_META_MAP))?;
+        WriteBarrier::below(draft.path()).create()?;
+        let lock = draft.publish()?;
+        Ok(Writer::new(
+            Egress {
+                dir: self.dir.clone(),
+                limits,
+                program: object.program,
+                maps,
+                barrier: WriteBarrier::below(self.dir.path()),
+            },
+            lock,
+        ))
+    }
+
+    /// Loads the program around the maps that are there, and pins what was missing.
+    fn repair(&self, lock: StateDirLock) -> Result<Writer, InstanceError> {
+        let limits = limits(&self.dir)?;
+        let shapes = shapes(&limits)?;
+        let (mut present, mut missing) = (Vec::new(), Vec::new());
+        for name in Maps::NAMES {
+            match open_map(&self.dir, &shapes, name) {
+                Ok(map) => present.push(map),
+                Err(InstanceError::Map(error)) if error.is_not_found() => missing.push(name),
+                Err(error) => return Err(error),
+            }
+        }
+        let object = Options {
+            sizes: limits.sizes(),
+            entries: &limits.entries(),
+            reuse: &present,
+            ..Options::default()
+        };
+        let mut object = object.load()?;
+        lock.unpin(Section::Programs, PROGRAM)?;
+        for name in missing {
+            let map = object.take_map(name)?;
+            map.pin(&self.dir.pin(Section::Maps, name))?;
+        }
+        object
+            .program
+            .pin(&self.dir.pin(Section::Programs, PROGRAM))?;
+        Ok(Writer::new(Egress::open(&self.dir)?, lock))
+    }
+
+    fn check_limits(&self) -> Result<(), InstanceError> {
+        let Some(wanted) = self.limits else {
+            return Ok(());
+        };
+        let made = limits(&self.dir)?.named();
+        let mut pairs = made.into_iter().zip(wanted.named());
+        match pairs.find(|((_, made), (_, wanted))| made != wanted) {
+            Some(((limit, found), (_, wanted))) => Err(InstanceError::Limits {
+                limit,
+                found,
+                wanted,
+            }),
+            None => Ok(()),
+        }
+    }
+}
