@@ -8,6 +8,7 @@
  * a named reason; only a route that says so lets it pass.
  */
 #include "egress/encap.h"
+#include "egress/length.h"
 #include "egress/parse.h"
 #include "egress/run.h"
 #include "egress/select.h"
@@ -61,8 +62,10 @@ static __always_inline int gw_send(struct gw_egress_run *run)
 {
 	__u32 bytes = run->skb->len;
 	struct gw_shard_stats *stats;
-	int step = gw_encapsulate(run);
+	int step = gw_check_length(run);
 
+	if (step == GW_NEXT)
+		step = gw_encapsulate(run);
 	if (step != GW_NEXT)
 		return step;
 	if (bpf_redirect(run->link_ifindex, 0) != TC_ACT_REDIRECT)

@@ -6,11 +6,8 @@
 #ifndef GW_EGRESS_ENCAP_H
 #define GW_EGRESS_ENCAP_H
 
+#include "../lib/errno.h"
 #include "label.h"
-#include "run.h"
-
-/* The longest transport header of a segment: TCP with all its options. */
-#define GW_MAX_L4_BYTES 60
 
 /* Two bytes as the first of a word in memory. */
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
@@ -32,33 +29,6 @@ static __always_inline void gw_complete_sid(__u8 *to, const __u8 *sid, __u16 arg
 	__builtin_memcpy(to, completed, sizeof(completed));
 }
 
-/* Bytes of the inner packet that cross the link at a time: a segment's, if it will be segmented. */
-static __always_inline __u32 gw_segment_bytes(const struct gw_egress_run *run)
-{
-	__u32 l4 = GW_MAX_L4_BYTES;
-	__u8 offset;
-
-	if (!run->skb->gso_size)
-		return run->inner_bytes;
-	if (run->protocol == GW_PROTO_UDP)
-		l4 = 8;
-	else if (run->protocol == GW_PROTO_TCP &&
-		 !bpf_skb_load_bytes(run->skb, run->l4_at + 12, &offset, sizeof(offset)))
-		l4 = (offset >> 4) * 4;
-	return run->l4_at - GW_ETH_BYTES + l4 + run->skb->gso_size;
-}
-
-static __always_inline int gw_check_length(const struct gw_egress_run *run)
-{
-	/* A packet too long for its own length field has 0 there, and is to be segmented. */
-	if (run->inner_bytes > 0xffff ||
-	    (run->skb->gso_size && run->skb->len - GW_ETH_BYTES > 0xffff))
-		return GW_EGRESS_DROP_TOO_LONG;
-	if (run->link_mtu && gw_segment_bytes(run) + GW_EGRESS_OUTER_BYTES > run->link_mtu)
-		return GW_EGRESS_DROP_TOO_BIG;
-	return GW_NEXT;
-}
-
 /*
  * Makes room in such a way that the device can still segment. The kernel refuses that for what is
  * encapsulated already; a packet that is whole gets its room without.
@@ -66,11 +36,11 @@ static __always_inline int gw_check_length(const struct gw_egress_run *run)
 static __always_inline bool gw_make_room(struct __sk_buff *skb)
 {
 	const __u64 flags = BPF_F_ADJ_ROOM_FIXED_GSO | BPF_F_ADJ_ROOM_ENCAP_L3_IPV6;
+	int error = bpf_skb_adjust_room(skb, GW_EGRESS_OUTER_BYTES, BPF_ADJ_ROOM_MAC, flags);
 
-	if (!bpf_skb_adjust_room(skb, GW_EGRESS_OUTER_BYTES, BPF_ADJ_ROOM_MAC, flags))
-		return true;
-	return !skb->gso_size &&
-	       !bpf_skb_adjust_room(skb, GW_EGRESS_OUTER_BYTES, BPF_ADJ_ROOM_MAC, 0);
+	if (error == -GW_EALREADY && !skb->gso_size)
+		error = bpf_skb_adjust_room(skb, GW_EGRESS_OUTER_BYTES, BPF_ADJ_ROOM_MAC, 0);
+	return !error;
 }
 
 /* The traffic class: DSCP, and ECN by RFC 6040 in its mode of compatibility or its normal one. */
@@ -105,11 +75,8 @@ static __always_inline void gw_take_hop(struct gw_egress_run *run, const struct 
 static __always_inline int gw_encapsulate(struct gw_egress_run *run)
 {
 	struct gw_outer *outer = &run->outer;
-	int step = gw_check_length(run);
 	__u32 first;
 
-	if (step != GW_NEXT)
-		return step;
 	outer->type = bpf_htons(GW_ETH_IPV6);
 	first = 6U << 28 | (__u32)gw_outer_class(run) << 20;
 	if (run->profile & GW_PROFILE_FLOW_LABEL)

@@ -15,8 +15,7 @@ static __always_inline __u64 gw_label_subject(struct gw_egress_run *run)
 	if (run->inner_label)
 		return run->inner_label;
 	/* What is cut off has none: the label is no reason to drop it. */
-	if (gw_has_ports(run) &&
-	    bpf_skb_load_bytes(run->skb, run->l4_at, run->ports, sizeof(run->ports)))
+	if (gw_has_ports(run) && !gw_load_ports(run))
 		run->ports[0] = run->ports[1] = 0;
 	return (__u64)(run->protocol + 1) << 32 | (__u32)bpf_ntohs(run->ports[0]) << 16 |
 	       bpf_ntohs(run->ports[1]);

@@ -63,6 +63,13 @@ static __always_inline bool gw_has_ports(const struct gw_egress_run *run)
 	       (run->protocol == GW_PROTO_TCP || run->protocol == GW_PROTO_UDP);
 }
 
+/* Reads the ports; false: the packet is cut off before their end. What pads the frame is none of it. */
+static __always_inline bool gw_load_ports(struct gw_egress_run *run)
+{
+	return run->l4_at + sizeof(run->ports) <= gw_inner_end(run) &&
+	       !bpf_skb_load_bytes(run->skb, run->l4_at, run->ports, sizeof(run->ports));
+}
+
 /*
  * Takes the ports of a flow. All fragments of a datagram go together, so the first one's ports do not
  * count; of IPv6 the first next header decides, and no extension header is walked.
@@ -73,9 +80,7 @@ static __always_inline int gw_take_ports(struct gw_egress_run *run)
 		return GW_EGRESS_DROP_PARSE;
 	if (!gw_has_ports(run))
 		return GW_NEXT;
-	if (bpf_skb_load_bytes(run->skb, run->l4_at, run->ports, sizeof(run->ports)))
-		return GW_EGRESS_DROP_PARSE;
-	return GW_NEXT;
+	return gw_load_ports(run) ? GW_NEXT : GW_EGRESS_DROP_PARSE;
 }
 
 #endif

@@ -3,7 +3,7 @@
 #ifndef GW_EGRESS_RUN_H
 #define GW_EGRESS_RUN_H
 
-#include "../lib/bytes.h"
+#include "../lib/ip.h"
 #include "../lib/verifier.h"
 #include "../maps/egress.h"
 
@@ -14,8 +14,6 @@ enum gw_wire {
 	GW_ETH_BYTES = 14,
 	GW_ETH_IPV4 = 0x0800,
 	GW_ETH_IPV6 = 0x86dd,
-	GW_IPV4_BYTES = 20,
-	GW_IPV6_BYTES = 40,
 	GW_PROTO_IPIP = 4,
 	GW_PROTO_TCP = 6,
 	GW_PROTO_UDP = 17,
@@ -64,5 +62,14 @@ struct gw_egress_run {
 	struct gw_outer outer;
 } __attribute__((aligned(8)));
 _Static_assert(__builtin_offsetof(struct gw_egress_run, outer) % 8 == 2, "whole words");
+
+/*
+ * Where the inner packet ends in the frame, as its header says. One that is to be segmented may be too
+ * long to say so.
+ */
+static __always_inline __u32 gw_inner_end(const struct gw_egress_run *run)
+{
+	return run->skb->gso_size ? run->skb->len : GW_ETH_BYTES + run->inner_bytes;
+}
 
 #endif

@@ -4,30 +4,7 @@
 #define GW_LIB_L3_H
 
 #include "cursor.h"
-
-enum {
-	GW_IPV4_BYTES = 20,
-	GW_IPV6_BYTES = 40,
-	GW_EXT_BYTES = 8, /* what is read of an extension header */
-};
-
-enum {
-	GW_IPV4_MORE_FRAGMENTS = 0x2000,
-	GW_IPV4_FRAGMENT_OFFSET = 0x1fff,
-	GW_IPV6_MORE_FRAGMENTS = 0x0001,
-	GW_IPV6_FRAGMENT_OFFSET = 0xfff8,
-};
-
-enum {
-	GW_EXT_HOP_BY_HOP = 0,
-	GW_EXT_ROUTING = 43,
-	GW_EXT_FRAGMENT = 44,
-	GW_EXT_AUTHENTICATION = 51,
-	GW_EXT_DESTINATION_OPTIONS = 60,
-	GW_EXT_MOBILITY = 135,
-	GW_EXT_HOST_IDENTITY = 139,
-	GW_EXT_SHIM6 = 140,
-};
+#include "ip.h"
 
 /*
  * Takes the end that a header declares. A quoted packet may be cut: there the outer end stays if it
@@ -71,21 +48,6 @@ static __always_inline int gw_read_ipv4(struct gw_reader *reader, struct gw_addr
 	else
 		gw_skip_variable(reader, header_bytes);
 	return GW_CONTINUE;
-}
-
-static __always_inline bool gw_is_walked(__u8 next)
-{
-	return next == GW_EXT_HOP_BY_HOP || next == GW_EXT_ROUTING || next == GW_EXT_FRAGMENT ||
-	       next == GW_EXT_AUTHENTICATION || next == GW_EXT_DESTINATION_OPTIONS;
-}
-
-static __always_inline __u32 gw_ext_bytes(__u8 next, __u8 length)
-{
-	if (next == GW_EXT_FRAGMENT)
-		return 8;
-	if (next == GW_EXT_AUTHENTICATION)
-		return 4 * (length + 2);
-	return 8 * (length + 1);
 }
 
 /*

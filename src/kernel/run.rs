@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Runs a program on given bytes: an XDP program without an interface, a classifier as on one.
 
+use std::mem::offset_of;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
@@ -13,6 +14,9 @@ use crate::abi::SkBuff;
 
 /// Room beyond the frame, for programs that grow it.
 const HEADROOM_BYTES: usize = 256;
+
+/// Room for a context, which newer kernels make longer.
+const CONTEXT_BYTES: usize = 512;
 
 /// One run.
 #[derive(Debug, Clone, Copy)]
@@ -74,7 +78,7 @@ impl Run<'_> {
             ingress_ifindex: self.ingress_ifindex,
             ..Default::default()
         };
-        test_run(program, self.frame, &context, self.repeat, output)
+        test_run(program, self.frame, &context, self.repeat, output, &mut [])
     }
 }
 
@@ -89,6 +93,10 @@ pub struct ClassifierRun<'a> {
     /// Bytes of a segment, of a frame that is to be segmented; else 0. The kernel marks it as a
     /// segmented one of no protocol, so that growing it fails.
     pub gso_bytes: u32,
+    /// The packet's mark.
+    pub mark: u32,
+    /// The packet's priority.
+    pub priority: u32,
 }
 
 /// What a run of a classifier came to.
@@ -98,6 +106,10 @@ pub struct Classified {
     pub action: i32,
     /// The frame afterwards.
     pub frame: Vec<u8>,
+    /// The packet's mark afterwards.
+    pub mark: u32,
+    /// The packet's priority afterwards.
+    pub priority: u32,
     /// How long it took as the kernel measured it.
     pub duration: Duration,
 }
@@ -111,25 +123,37 @@ impl ClassifierRun<'_> {
         let context = SkBuff {
             ifindex: self.ifindex,
             gso_size: self.gso_bytes,
+            mark: self.mark,
+            priority: self.priority,
             ..Default::default()
         };
         let mut frame = Vec::new();
-        let (action, duration) = test_run(program, self.frame, &context, 1, &mut frame)?;
+        let mut after = [0; CONTEXT_BYTES];
+        let (action, duration) =
+            test_run(program, self.frame, &context, 1, &mut frame, &mut after)?;
+        let word = |at: usize| {
+            let bytes = after.get(at..).and_then(|rest| rest.first_chunk());
+            bytes.map_or(0, |&bytes| u32::from_ne_bytes(bytes))
+        };
         Ok(Classified {
             action: action as i32,
             frame,
+            mark: word(offset_of!(SkBuff, mark)),
+            priority: word(offset_of!(SkBuff, priority)),
             duration,
         })
     }
 }
 
-/// Runs `program` with the kernel's context for its kind and leaves the frame in `output`.
+/// Runs `program` with the kernel's context for its kind. Leaves the frame in `output`, and the context,
+/// if there is room for it, in `after`.
 fn test_run<C>(
     program: &Program,
     frame: &[u8],
     context: &C,
     repeat: u32,
     output: &mut Vec<u8>,
+    after: &mut [u8],
 ) -> Result<(u32, Duration), SysError> {
     output.clear();
     output.resize(frame.len() + HEADROOM_BYTES, 0);
@@ -144,8 +168,13 @@ fn test_run<C>(
         repeat: i32::try_from(repeat).unwrap_or(i32::MAX),
         ..Default::default()
     };
+    // The kernel takes no pointer without a length.
+    if !after.is_empty() {
+        options.ctx_out = after.as_mut_ptr().cast();
+        options.ctx_size_out = after.len() as u32;
+    }
     // SAFETY: each pointer leads to as many bytes as the size beside it says, all outlive the call,
-    // and the output is exclusively ours.
+    // and those to be written are exclusively ours.
     let result =
         unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_fd().as_raw_fd(), &mut options) };
     check(result, "run program", program.name())?;

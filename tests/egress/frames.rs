@@ -79,3 +79,52 @@ pub(crate) fn encapsulated(
     out.extend(inner);
     out
 }
+
+/// The Internet checksum (RFC 1071) of bytes in which its own field is 0.
+pub(crate) fn checksum(bytes: &[u8]) -> u16 {
+    let words = bytes
+        .chunks(2)
+        .map(|word| u64::from(word[0]) << 8 | u64::from(*word.get(1).unwrap_or(&0)));
+    let mut sum: u64 = words.sum();
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    !(sum as u16)
+}
+
+/// The checksum of the transport of a frame's packet, with its pseudo header:
+/// 0 if the one that is there is right. Of a packet without options and extension headers.
+pub(crate) fn transport_checksum(frame: &[u8]) -> u16 {
+    let ip = &frame[14..];
+    let (mut summed, protocol, transport) = match ip[0] >> 4 {
+        4 => (ip[12..20].to_vec(), ip[9], &ip[20..]),
+        _ => (ip[8..40].to_vec(), ip[6], &ip[40..]),
+    };
+    summed.extend((transport.len() as u32).to_be_bytes());
+    summed.extend([0, 0, 0, protocol]);
+    summed.extend(transport);
+    checksum(&summed)
+}
+
+/// The same frame with the checksums of its IPv4 header and of its TCP, UDP or ICMPv6.
+pub(crate) fn with_checksums(mut frame: Vec<u8>) -> Vec<u8> {
+    let (protocol, transport) = match frame[14] >> 4 {
+        4 => (frame[23], 34),
+        _ => (frame[20], 54),
+    };
+    if transport == 34 {
+        frame[24..26].fill(0);
+        let sum = checksum(&frame[14..34]);
+        frame[24..26].copy_from_slice(&sum.to_be_bytes());
+    }
+    let at = transport
+        + match protocol {
+            TCP => 16,
+            UDP => 6,
+            _ => 2,
+        };
+    frame[at..at + 2].fill(0);
+    let sum = transport_checksum(&frame);
+    frame[at..at + 2].copy_from_slice(&sum.to_be_bytes());
+    frame
+}

@@ -273,8 +273,20 @@ impl Machine {
     }
 
     pub(crate) fn run_from(&self, ifindex: u32, frame: &[u8]) -> (Classified, Vec<(C, u64)>) {
+        self.run_as(self.from(ifindex, frame))
+    }
+
+    /// The same with a frame that is to be cut up into segments of so many bytes of payload.
+    pub(crate) fn run_segmented(&self, frame: &[u8], bytes: u32) -> (Classified, Vec<(C, u64)>) {
+        self.run_as(ClassifierRun {
+            gso_bytes: bytes,
+            ..self.from(self.tenant, frame)
+        })
+    }
+
+    pub(crate) fn run_as(&self, run: ClassifierRun<'_>) -> (Classified, Vec<(C, u64)>) {
         let before = self.counters();
-        let classified = self.classify_from(ifindex, frame);
+        let classified = run.run(&self.object.program).expect("a run");
         let after = self.counters();
         let counted = (0_u32..).zip(before.iter().zip(&after));
         let counted = counted.filter(|(_, (before, after))| before != after);
@@ -284,16 +296,19 @@ impl Machine {
 
     /// Sends a frame out of the tenant.
     pub(crate) fn classify(&self, frame: &[u8]) -> Classified {
-        self.classify_from(self.tenant, frame)
+        let run = self.from(self.tenant, frame);
+        run.run(&self.object.program).expect("a run")
     }
 
-    fn classify_from(&self, ifindex: u32, frame: &[u8]) -> Classified {
-        let run = ClassifierRun {
+    /// One run of a frame that comes in from an interface.
+    pub(crate) fn from<'a>(&self, ifindex: u32, frame: &'a [u8]) -> ClassifierRun<'a> {
+        ClassifierRun {
             frame,
             ifindex,
             gso_bytes: 0,
-        };
-        run.run(&self.object.program).expect("a run")
+            mark: 0,
+            priority: 0,
+        }
     }
 
     /// Sends a frame that must reach a shard, and says which: its SID without the Argument.

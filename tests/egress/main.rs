@@ -4,9 +4,11 @@
 #[path = "../differential/random.rs"]
 #[allow(dead_code)]
 mod chance;
+#[allow(dead_code)]
 mod frames;
 mod groups;
 mod labels;
+mod lengths;
 mod machine;
 #[path = "../common/netns.rs"]
 mod netns;

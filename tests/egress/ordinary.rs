@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Routes to one shard: the bytes that leave, and what is dropped (E10, E21, E54, E55, E59, E60).
+//! Routes to one shard: the bytes that leave, and what is dropped.
 
 use std::net::{IpAddr, Ipv4Addr};
 
 use bytemuck::Zeroable;
 use guideway::abi;
+use guideway::kernel::run::ClassifierRun;
 
 use crate::frames::*;
 use crate::machine::*;
@@ -119,6 +120,29 @@ fn the_longest_prefix_decides() {
 }
 
 #[test]
+fn what_others_told_about_a_packet_stays() {
+    isolated("egress::ordinary::metadata", || {
+        let machine = Machine::new();
+        machine.default_routes(&machine.to_shard(0x10));
+        for mut frame in frames() {
+            let hops = if frame[14] >> 4 == 4 { 22 } else { 21 };
+            frame[hops] = 1;
+            let (ran, _) = machine.run_as(ClassifierRun {
+                mark: 0xfeed_0042,
+                priority: 7,
+                ..machine.from(machine.tenant, &frame)
+            });
+            assert_eq!(
+                (ran.action, ran.mark, ran.priority),
+                (REDIRECT, 0xfeed_0042, 7)
+            );
+            // No router was passed: that comes behind the shard.
+            assert_eq!(ran.frame[54..], frame[14..]);
+        }
+    });
+}
+
+#[test]
 fn routes_that_make_no_sense_drop() {
     isolated("egress::ordinary::bad", || {
         let machine = Machine::new();
@@ -147,37 +171,6 @@ fn routes_that_make_no_sense_drop() {
                 assert_eq!(ran.frame, frame);
             }
         }
-    });
-}
-
-#[test]
-fn what_does_not_fit_the_link_is_dropped() {
-    isolated("egress::ordinary::mtu", || {
-        let machine = Machine::new();
-        for frame in frames() {
-            let bytes = (frame.len() - 14 + 40) as u32;
-            for (mtu, fits) in [(0, true), (bytes, true), (bytes - 1, false)] {
-                let mut route = machine.to_shard(0x10);
-                route.next_hop.mtu = mtu;
-                machine.default_routes(&route);
-                let (ran, counted) = machine.run(&frame);
-                let expected = if fits {
-                    (REDIRECT, vec![(C::GW_EGRESS_SHARD, 1)])
-                } else {
-                    (DROP, vec![(C::GW_EGRESS_DROP_TOO_BIG, 1)])
-                };
-                assert_eq!((ran.action, counted), expected);
-            }
-        }
-        // The outer length would not fit its field: 65,496 bytes behind a header of 40.
-        let [mut frame, _] = frames();
-        machine.default_routes(&machine.to_shard(0x10));
-        frame[18..20].copy_from_slice(&65_496_u16.to_be_bytes());
-        let (ran, counted) = machine.run(&frame);
-        assert_eq!(ran.action, DROP);
-        assert_eq!(counted, [(C::GW_EGRESS_DROP_TOO_LONG, 1)]);
-        frame[18..20].copy_from_slice(&65_495_u16.to_be_bytes());
-        assert_eq!(machine.run(&frame).0.action, REDIRECT);
     });
 }
 

@@ -1,60 +1,47 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! A tenant's real traffic through the egress program to a shard that is the Linux kernel: its
-//! seg6local takes the outer header off (End.DX6 and End.DX4, RFC 8986) and sends the packet on to a
-//! server (E56, E57, E63).
-
-#[path = "egress/frames.rs"]
-#[allow(dead_code)]
-mod frames;
-#[path = "egress/machine.rs"]
-#[allow(dead_code)]
-mod machine;
-#[path = "../examples/demo/net.rs"]
-#[allow(dead_code)]
-mod net;
-#[path = "common/netns.rs"]
-mod netns;
-#[path = "egress/reference.rs"]
-#[allow(dead_code)]
-mod reference;
+//! A tenant, its node with the program, a shard of the kernel's, and a server behind.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 use guideway::kernel::tc;
-use machine::*;
-use net::Namespace;
+use nix::sys::socket::setsockopt;
 use nix::sys::socket::sockopt::UdpGsoSegment;
-use nix::sys::socket::{sendto, setsockopt, socket, AddressFamily, MsgFlags, SockFlag, SockType};
 
-const SERVER6: &str = "2001:db8:2::1";
-const SERVER4: &str = "198.51.100.1";
-const PORT: u16 = 7000;
+use crate::machine::{self, *};
+use crate::net::Namespace;
+use crate::netns;
+
+pub(crate) const SERVER6: &str = "2001:db8:2::1";
+pub(crate) const SERVER4: &str = "198.51.100.1";
+/// The tenant's addresses.
+pub(crate) const TENANT6: &str = "2001:db8:aaaa::7";
+pub(crate) const TENANT4: &str = "10.0.0.7";
+pub(crate) const PORT: u16 = 7000;
 /// Bytes of a bulk transfer, each way.
-const BULK: usize = 4 << 20;
+pub(crate) const BULK: usize = 4 << 20;
 /// What the tenant may send at a time, and the uplink.
-const TENANT_MTU: u32 = 1460;
-const UPLINK_MTU: u32 = TENANT_MTU + 40;
+pub(crate) const TENANT_MTU: u32 = 1460;
+pub(crate) const UPLINK_MTU: u32 = TENANT_MTU + 40;
 /// What decapsulates IPv6, and what IPv4: Linux without VRF has no SID that does both.
-const SHARD6: u16 = 0x10;
-const SHARD4: u16 = 0x11;
+pub(crate) const SHARD6: u16 = 0x10;
+pub(crate) const SHARD4: u16 = 0x11;
 /// Their groups, of one member each.
-const GROUP6: u32 = 0;
-const GROUP4: u32 = 1;
+pub(crate) const GROUP6: u32 = 0;
+pub(crate) const GROUP4: u32 = 1;
 
 /// A tenant, its node with the program, a shard, and a server behind.
-struct World {
-    tenant: Namespace,
-    _node: Namespace,
-    machine: Machine,
-    _shard: Namespace,
-    server: Namespace,
+pub(crate) struct World {
+    pub(crate) tenant: Namespace,
+    pub(crate) node: Namespace,
+    pub(crate) machine: Machine,
+    pub(crate) shard: Namespace,
+    pub(crate) server: Namespace,
     _attachment: tc::Attachment,
 }
 
-fn world(options: &tc::Options) -> World {
+pub(crate) fn world(options: &tc::Options) -> World {
     let make = || Namespace::new().expect("a namespace");
     let (tenant, node, shard, server) = (make(), make(), make(), make());
     let machine = node.run(Machine::new).expect("a machine");
@@ -129,9 +116,9 @@ fn world(options: &tc::Options) -> World {
     let attachment = node.run(attach).expect("in the node").expect("attached");
     World {
         tenant,
-        _node: node,
+        node,
         machine,
-        _shard: shard,
+        shard,
         server,
         _attachment: attachment,
     }
@@ -146,7 +133,7 @@ fn forward() {
 }
 
 /// Bytes that are not all the same.
-fn bytes(count: usize) -> Vec<u8> {
+pub(crate) fn bytes(count: usize) -> Vec<u8> {
     let mut state = 1_u32;
     let next = || {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -155,14 +142,29 @@ fn bytes(count: usize) -> Vec<u8> {
     std::iter::repeat_with(next).take(count).collect()
 }
 
-fn address(server: &str) -> SocketAddr {
+pub(crate) fn address(server: &str) -> SocketAddr {
     SocketAddr::new(server.parse::<IpAddr>().expect("an address"), PORT)
+}
+
+/// Any address and port of the same family.
+pub(crate) fn any(at: SocketAddr) -> SocketAddr {
+    let any = if at.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+    any.parse().expect("an address")
+}
+
+/// A UDP socket in a namespace that does not wait for ever.
+pub(crate) fn bind(inside: &Namespace, at: SocketAddr) -> UdpSocket {
+    let socket = inside.run(|| UdpSocket::bind(at)).expect("inside");
+    let socket = socket.expect("a socket");
+    let limit = Some(Duration::from_secs(10));
+    socket.set_read_timeout(limit).expect("a time-out");
+    socket
 }
 
 impl World {
     /// Sends much by TCP both ways, and some datagrams of every size up to the largest. The average
     /// number of bytes in a frame of the tenant on the first way.
-    fn exchange(&self, server: &str) -> u64 {
+    pub(crate) fn exchange(&self, server: &str) -> u64 {
         let at = address(server);
         let listener = self.server.run(|| TcpListener::bind(at)).expect("inside");
         let listener = listener.expect("a listener");
@@ -187,27 +189,15 @@ impl World {
         stream.read_exact(&mut got).expect("all of it");
         sender.join().expect("the server");
         assert!(got == sent, "the bytes came back as others");
-        let tenant = if at.is_ipv4() {
-            "10.0.0.7"
-        } else {
-            "2001:db8:aaaa::7"
-        };
+        let tenant = if at.is_ipv4() { TENANT4 } else { TENANT6 };
         assert_eq!(from, tenant.parse::<IpAddr>().expect("an address"));
         self.datagrams(at);
         (after.1 - before.1) / (after.0 - before.0)
     }
 
     fn datagrams(&self, at: SocketAddr) {
-        let bind = |inside: &Namespace, at: SocketAddr| {
-            let socket = inside.run(|| UdpSocket::bind(at)).expect("inside");
-            let socket = socket.expect("a socket");
-            let limit = Some(Duration::from_secs(10));
-            socket.set_read_timeout(limit).expect("a time-out");
-            socket
-        };
         let server = bind(&self.server, at);
-        let any = if at.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
-        let client = bind(&self.tenant, any.parse().expect("an address"));
+        let client = bind(&self.tenant, any(at));
         let headers = if at.is_ipv4() { 28 } else { 48 };
         let largest = TENANT_MTU as usize - headers;
         for count in [0, 1, 17, 512, largest - 1, largest] {
@@ -228,12 +218,31 @@ impl World {
         }
     }
 
-    fn count(&self, of: C) -> u64 {
+    /// Lets frames of 9,000 bytes through everywhere.
+    pub(crate) fn jumbo(&self) {
+        for (inside, interfaces) in [
+            (&self.tenant, &["gw-inside"][..]),
+            (&self.node, &["gw-tenant", "gw-uplink"]),
+            (&self.shard, &["gw-outside", "gw-back"]),
+            (&self.server, &["gw-server"]),
+        ] {
+            for interface in interfaces {
+                let set = inside.ip(&format!("link set {interface} mtu 9000\n"));
+                set.expect("an MTU");
+            }
+        }
+        for (id, number) in [(GROUP6, SHARD6), (GROUP4, SHARD4)] {
+            self.machine
+                .publish(id, &self.machine.group_of(&[(number, 1)]));
+        }
+    }
+
+    pub(crate) fn count(&self, of: C) -> u64 {
         self.machine.counters()[of.0 as usize]
     }
 }
 
-fn needs_seg6(test: &str) -> bool {
+pub(crate) fn needs_seg6(test: &str) -> bool {
     if std::path::Path::new("/proc/sys/net/ipv6/conf/all/seg6_enabled").exists() {
         return true;
     }
@@ -245,118 +254,11 @@ fn needs_seg6(test: &str) -> bool {
     false
 }
 
-/// With segmentation by the device and without, and with checksums by it and by the tenant.
-fn through_the_kernel(name: &'static str, server: &'static str) {
+/// Runs a test in a world of its own, or skips it loudly.
+pub(crate) fn in_world(name: &'static str, test: impl FnOnce(&World) + Send + 'static) {
     netns::isolated(name, move || {
-        if !needs_seg6(name) {
-            return;
-        }
-        let world = world(&tc::Options::default());
-        let off = |feature: &str| {
-            let set = world.tenant.offload("gw-inside", feature, "off");
-            set.expect("a feature");
-        };
-        // What the device is to cut up is longer than any frame.
-        let average = world.exchange(server);
-        assert!(average > u64::from(TENANT_MTU) + 14, "{average} bytes");
-        off("tso");
-        off("gso");
-        let average = world.exchange(server);
-        assert!(average <= u64::from(TENANT_MTU) + 14, "{average} bytes");
-        off("tx");
-        world.exchange(server);
-        let dropped: u64 = world.machine.counters()[32..64].iter().sum();
-        assert_eq!(dropped, 0);
-    });
-}
-
-#[test]
-fn linux_decapsulates_ipv6() {
-    through_the_kernel("e2e_egress::dx6", SERVER6);
-}
-
-#[test]
-fn linux_decapsulates_ipv4() {
-    through_the_kernel("e2e_egress::dx4", SERVER4);
-}
-
-/// As on kernels before Linux 6.6.
-#[test]
-fn a_filter_of_clsact_does_the_same() {
-    netns::isolated("e2e_egress::clsact", || {
-        if !needs_seg6("e2e_egress::clsact") {
-            return;
-        }
-        let world = world(&tc::Options {
-            way: tc::Way::Clsact,
-            ..tc::Options::default()
-        });
-        world.exchange(SERVER6);
-        world.exchange(SERVER4);
-        assert!(world.count(C::GW_EGRESS_GROUP) > 20);
-    });
-}
-
-/// The kernel has taken the tag off when the program sees the frame: only its metadata tells (E13).
-#[test]
-fn a_tagged_frame_is_left_alone() {
-    netns::isolated("e2e_egress::vlan", || {
-        if !needs_seg6("e2e_egress::vlan") {
-            return;
-        }
-        let world = world(&tc::Options::default());
-        let source = "2001:db8:aaaa::7".parse().expect("an address");
-        let far = SERVER6.parse().expect("an address");
-        let plain = frames::ipv6(source, far, frames::UDP, &frames::ports(1, 2, 20));
-        let mut tagged = plain.clone();
-        tagged.splice(12..12, [0x81, 0, 0, 5]);
-        let before = world.count(C::GW_EGRESS_GROUP);
-        let send = || {
-            let (family, kind) = (AddressFamily::Packet, SockType::Raw);
-            let socket = socket(family, kind, SockFlag::empty(), None).expect("a socket");
-            let inside = netns::packet_address(netns::ifindex("gw-inside"));
-            for frame in [&tagged, &plain] {
-                let flags = MsgFlags::empty();
-                sendto(socket.as_raw_fd(), frame, &inside, flags).expect("sent");
-            }
-        };
-        world.tenant.run(send).expect("inside");
-        let arrived = || world.count(C::GW_EGRESS_GROUP) > before;
-        assert!(netns::within(Duration::from_secs(10), arrived));
-        // They came in this order.
-        assert_eq!(world.count(C::GW_EGRESS_GROUP), before + 1);
-    });
-}
-
-/// One byte less on the link, and nothing vanishes there: it is dropped and counted.
-#[test]
-fn what_is_too_big_for_the_link_is_counted() {
-    netns::isolated("e2e_egress::too_big", || {
-        if !needs_seg6("e2e_egress::too_big") {
-            return;
-        }
-        let world = world(&tc::Options::default());
-        for (prefix, number) in [("::", SHARD6), ("0.0.0.0", SHARD4)] {
-            let mut route = world.machine.to_shard(number);
-            route.next_hop.mtu = UPLINK_MTU - 1;
-            let prefix = prefix.parse().expect("an address");
-            world.machine.route(TABLE, prefix, 0, &route);
-        }
-        for (server, headers) in [(SERVER6, 48), (SERVER4, 28)] {
-            let at = address(server);
-            let any = if at.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
-            let client = world.tenant.run(|| UdpSocket::bind(any)).expect("inside");
-            let client = client.expect("a socket");
-            let before = world.count(C::GW_EGRESS_DROP_TOO_BIG);
-            let sent = world.count(C::GW_EGRESS_SHARD);
-            let largest = TENANT_MTU as usize - headers;
-            client.send_to(&bytes(largest), at).expect("sent");
-            client.send_to(&bytes(largest - 1), at).expect("sent");
-            let arrived = || {
-                world.count(C::GW_EGRESS_DROP_TOO_BIG) == before + 1
-                    && world.count(C::GW_EGRESS_SHARD) == sent + 1
-            };
-            assert!(netns::within(Duration::from_secs(10), arrived));
+        if needs_seg6(name) {
+            test(&world(&tc::Options::default()));
         }
     });
 }
