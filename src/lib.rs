@@ -6,6 +6,7 @@
 //!
 //! - [`guide::embedding`]: what machine, network and servers need, and ten lines to copy.
 //! - [`service::Spec`]: what to serve; [`plan()`](plan::plan): what that would do; [`quiclb`]: do it.
+//! - [`egress_spec::Spec`]: which tenants' packets go to which egress shards.
 //! - [`maglev`]: the tables alone, without any kernel; [`placement`]: which egress shard carries a
 //!   packet of a tenant.
 //! - [`guide::affinity`]: when a connection keeps its backend and when it can still break;
@@ -39,6 +40,7 @@ pub mod affinity;
 pub mod capture;
 mod document;
 pub mod egress;
+pub mod egress_spec;
 pub mod encap;
 pub mod error;
 pub mod flow;

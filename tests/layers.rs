@@ -13,6 +13,7 @@ const PURE: &[&str] = &[
     "affinity",
     "capture",
     "document",
+    "egress_spec",
     "encap",
     "flow",
     "flow_label",

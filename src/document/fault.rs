@@ -67,6 +67,12 @@ choice! {
         Quarantine = "quarantine",
         /// Nearly all live flows would move.
         Disruptive = "disruptive",
+        /// Not the SID of a node or shard.
+        Sid = "sid",
+        /// Not a prefix, or not one of the right length.
+        Prefix = "prefix",
+        /// No such class is configured.
+        Class = "class",
     }
 }
 
@@ -168,65 +174,26 @@ impl fmt::Display for Faults {
 
 impl std::error::Error for Faults {}
 
-choice! {
-    /// Machine name of a warning.
-    #[non_exhaustive]
-    pub enum WarningCode {
-        /// The default seed places flows: clients can predict the backend they get.
-        Seed = "seed",
-        /// Learned routing does not survive a migration to a new connection ID.
-        Learned = "learned",
-        /// QUIC by tuple does not survive rebinding.
-        Tuple = "tuple",
-        /// Server IDs can be read by everybody on the way.
-        PlaintextServerId = "plaintext-server-id",
-        /// A backend that no connection ID can name.
-        NoServerId = "no-server-id",
-        /// Learned connection IDs are short enough to collide.
-        ShortCid = "short-cid",
-        /// No backend takes new flows.
-        NoReadyBackend = "no-ready-backend",
-        /// The table is small for its number of backends.
-        BelowRule = "below-rule",
-        /// A backend of some weight gets no slot.
-        FewSlots = "few-slots",
-        /// A server ID goes to another backend before its quarantine is over.
-        ReusedServerId = "reused-server-id",
-        /// A random connection ID often looks like one with a server ID.
-        FalseRoute = "false-route",
-        /// A server ID is in clear in one config and hidden in another.
-        MixedClearEncrypted = "mixed-clear-encrypted",
-        /// A config id changed its meaning while the old one was live.
-        ConfigReplaced = "config-replaced",
-        /// Old connections meet another way of routing.
-        RoutingChange = "routing-change",
-        /// A backend is removed that may have live flows.
-        BackendInUse = "backend-in-use",
-        /// Changes reach new flows late.
-        DeferredChange = "deferred-change",
-        /// The host itself loses fragments of this address.
-        SharedVipDrop = "shared-vip-drop",
-        /// A change may need more entries than the flow map has.
-        FlowCapacity = "flow-capacity",
-    }
-}
-
 /// Something that works but may not be what was meant.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(
+    feature = "schema",
+    derive(schemars::JsonSchema),
+    schemars(rename = "Warning")
+)]
 #[non_exhaustive]
-pub struct Warning {
+pub struct Warning<C> {
     /// JSON pointer (RFC 6901) to the member.
     pub pointer: String,
     /// Machine name.
-    pub code: WarningCode,
+    pub code: C,
     /// What to know about it.
     pub message: String,
 }
 
-impl Warning {
+impl<C> Warning<C> {
     /// A warning about the member that `pointer` names.
-    pub fn new(pointer: impl Into<String>, code: WarningCode, message: impl Into<String>) -> Self {
+    pub fn new(pointer: impl Into<String>, code: C, message: impl Into<String>) -> Self {
         Self {
             pointer: pointer.into(),
             code,
@@ -235,7 +202,7 @@ impl Warning {
     }
 }
 
-impl fmt::Display for Warning {
+impl<C> fmt::Display for Warning<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_at(f, &self.pointer, &self.message)
     }

@@ -148,8 +148,12 @@ pub(crate) const fn interface(name: &'static str, about: &'static str) -> Field<
     )
 }
 
-pub(crate) const fn mac(name: &'static str, about: &'static str) -> Field<MacAddr> {
-    Field::new(name, Need::Required, Shape::Text(MAC), scalar::mac, about)
+pub(crate) const fn mac(
+    name: &'static str,
+    need: Need<MacAddr>,
+    about: &'static str,
+) -> Field<MacAddr> {
+    Field::new(name, need, Shape::Text(MAC), scalar::mac, about)
 }
 
 pub(crate) const fn choice<T: Choice>(

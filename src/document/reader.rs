@@ -34,7 +34,8 @@ impl Report {
         Reported(())
     }
 
-    fn problem(&mut self, at: u32, pointer: String, problem: Problem) -> Reported {
+    /// Reports what is wrong with one value.
+    pub(crate) fn problem(&mut self, at: u32, pointer: String, problem: Problem) -> Reported {
         self.fault(at, pointer, problem.code, problem.message)
     }
 
@@ -146,14 +147,25 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The object in this member; `Ok(None)` if it is absent.
+    /// The object in this member; `Ok(None)` if it is absent or null and may be.
     pub(crate) fn object(&self, field: &Field<()>, report: &mut Report) -> Checked<Option<Self>> {
-        match (self.node.member(field.name), &field.shape) {
-            (Some(node), Shape::Object(table)) => {
-                let pointer = member_pointer(&self.pointer, field.name);
+        let Some(node) = self.node.member(field.name) else {
+            return match field.need {
+                Need::Required => Err(self.missing(field, report)),
+                Need::Default(()) | Need::Optional => Ok(None),
+            };
+        };
+        let pointer = member_pointer(&self.pointer, field.name);
+        match (&field.shape, &node.value) {
+            (Shape::Object(table), _)
+            | (Shape::Nullable(Shape::Object(table)), Value::Object(_)) => {
                 Reader::open(table, node, pointer, report).map(Some)
             }
-            _ => Ok(None),
+            (Shape::Nullable(_), Value::Null) => Ok(None),
+            (_, other) => {
+                let problem = Problem::wrong_type("an object or null", other);
+                Err(report.problem(node.at, pointer, problem))
+            }
         }
     }
 
@@ -183,6 +195,19 @@ impl<'a> Reader<'a> {
         Ok(Some(Entries { nodes, pointer }))
     }
 
+    /// The object in this member, or an empty one if it is absent.
+    pub(crate) fn object_or_empty(&self, field: &Field<()>, report: &mut Report) -> Checked<Self> {
+        if self.has(field) {
+            if let Some(reader) = self.object(field, report)? {
+                return Ok(reader);
+            }
+        }
+        Ok(Self {
+            node: Node::EMPTY,
+            pointer: member_pointer(&self.pointer, field.name),
+        })
+    }
+
     /// The member as it is written, with its pointer.
     pub(crate) fn raw<T>(&self, field: &Field<T>) -> Option<(&'a Node, String)> {
         let node = self.node.member(field.name)?;
@@ -209,7 +234,8 @@ impl<'a> Reader<'a> {
         )
     }
 
-    fn missing<T>(&self, field: &Field<T>, report: &mut Report) -> Reported {
+    /// Reports that the member is absent.
+    pub(crate) fn missing<T>(&self, field: &Field<T>, report: &mut Report) -> Reported {
         self.fault(field, FaultCode::Missing, "is missing", report)
     }
 }

@@ -9,6 +9,8 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde::ser::{Error as _, Serialize, SerializeMap, Serializer};
 
+use super::fault::{Fault, FaultCode, Faults};
+
 /// A value and its place in the document.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Node {
@@ -41,15 +43,21 @@ pub(crate) struct Member {
 
 impl Node {
     /// An object without members.
-    pub(crate) const fn empty() -> Self {
-        Self {
-            at: 0,
-            value: Value::Object(Vec::new()),
-        }
+    pub(crate) const EMPTY: &'static Self = &Self {
+        at: 0,
+        value: Value::Object(Vec::new()),
+    };
+
+    /// Reads a whole document; what is no JSON is its only fault.
+    pub(crate) fn document(bytes: &[u8]) -> Result<Self, Faults> {
+        Self::parse(bytes).map_err(|error| {
+            let message = format!("is not JSON: {error}");
+            Fault::new("", FaultCode::Json, message).into()
+        })
     }
 
-    /// Reads a whole document. The error names line and column.
-    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, serde_json::Error> {
+    /// Reads any text. The error names line and column.
+    fn parse(bytes: &[u8]) -> Result<Self, serde_json::Error> {
         let value: Value = serde_json::from_slice(bytes)?;
         Ok(Self::number(value))
     }

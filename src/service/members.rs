@@ -348,8 +348,11 @@ pub(super) mod backend {
     );
     pub(in crate::service) static INTERFACE: Field<InterfaceName> =
         interface("interface", "Interface that leads to the backend.");
-    pub(in crate::service) static MAC: Field<MacAddr> =
-        mac("mac", "Unicast link-layer address of the backend.");
+    pub(in crate::service) static MAC: Field<MacAddr> = mac(
+        "mac",
+        Need::Required,
+        "Unicast link-layer address of the backend.",
+    );
     pub(in crate::service) static WEIGHT: Field<u16> = integer(
         "weight",
         Need::Default(1),

@@ -36,7 +36,7 @@ mod validate;
 mod warn;
 
 pub use crate::document::digest::SpecDigest;
-pub use crate::document::fault::{Fault, FaultCode, Faults, Warning, WarningCode};
+pub use crate::document::fault::{Fault, FaultCode, Faults};
 pub use canonical::Redacted;
 pub use draft::{BackendDraft, CidConfigDraft, LimitsDraft, QuicDraft, ServiceDraft, SpecDraft};
 pub use ident::service_id;
@@ -44,6 +44,7 @@ pub use spec::{
     Backend, BackendState, CidConfig, Fragments, HashOf, Limits, Mode, Protocol, Quic, Routing,
     Service, SourceMac, Spec, Tracking, Unhealthy, UnknownServerId,
 };
+pub use warn::{Warning, WarningCode};
 
 use crate::document::tree::Node;
 
@@ -54,13 +55,7 @@ impl Spec {
     /// Every fault of the document, in its order. What is absent counts as standing where its
     /// object begins.
     pub fn from_json(bytes: &[u8]) -> Result<Self, Faults> {
-        match Node::parse(bytes) {
-            Ok(root) => validate::document(&root),
-            Err(error) => {
-                let message = format!("is not JSON: {error}");
-                Err(Fault::new("", FaultCode::Json, message).into())
-            }
-        }
+        validate::document(&Node::document(bytes)?)
     }
 
     /// Validates a specification made in Rust, by the same rules as a document.

@@ -4,8 +4,55 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::spec::{CidConfig, Protocol, Routing, Service, Spec, Tracking};
-use crate::document::fault::{Warning, WarningCode};
+use crate::document::choice::choice;
+use crate::document::fault;
 use crate::quic::lb::ServerId;
+
+choice! {
+    /// Machine name of a warning.
+    #[non_exhaustive]
+    pub enum WarningCode {
+        /// The default seed places flows: clients can predict the backend they get.
+        Seed = "seed",
+        /// Learned routing does not survive a migration to a new connection ID.
+        Learned = "learned",
+        /// QUIC by tuple does not survive rebinding.
+        Tuple = "tuple",
+        /// Server IDs can be read by everybody on the way.
+        PlaintextServerId = "plaintext-server-id",
+        /// A backend that no connection ID can name.
+        NoServerId = "no-server-id",
+        /// Learned connection IDs are short enough to collide.
+        ShortCid = "short-cid",
+        /// No backend takes new flows.
+        NoReadyBackend = "no-ready-backend",
+        /// The table is small for its number of backends.
+        BelowRule = "below-rule",
+        /// A backend of some weight gets no slot.
+        FewSlots = "few-slots",
+        /// A server ID goes to another backend before its quarantine is over.
+        ReusedServerId = "reused-server-id",
+        /// A random connection ID often looks like one with a server ID.
+        FalseRoute = "false-route",
+        /// A server ID is in clear in one config and hidden in another.
+        MixedClearEncrypted = "mixed-clear-encrypted",
+        /// A config id changed its meaning while the old one was live.
+        ConfigReplaced = "config-replaced",
+        /// Old connections meet another way of routing.
+        RoutingChange = "routing-change",
+        /// A backend is removed that may have live flows.
+        BackendInUse = "backend-in-use",
+        /// Changes reach new flows late.
+        DeferredChange = "deferred-change",
+        /// The host itself loses fragments of this address.
+        SharedVipDrop = "shared-vip-drop",
+        /// A change may need more entries than the flow map has.
+        FlowCapacity = "flow-capacity",
+    }
+}
+
+/// Something that works but may not be what was meant.
+pub type Warning = fault::Warning<WarningCode>;
 
 /// Shorter learned connection IDs of different servers meet too often.
 const LONG_ENOUGH: u8 = 8;

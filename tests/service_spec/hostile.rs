@@ -5,6 +5,7 @@ use guideway::service::{Spec, SpecDraft};
 use proptest::prelude::*;
 use serde_json::{json, Value};
 
+use super::edit::pointers;
 use super::{schema, EXAMPLE, FULL};
 
 /// Values that are near to right, or as far away as can be.
@@ -90,24 +91,6 @@ fn value() -> impl Strategy<Value = Value> {
                 .prop_map(|members| Value::Object(members.into_iter().collect())),
         ]
     })
-}
-
-/// Every pointer into a document.
-fn pointers(value: &Value, pointer: &str, found: &mut Vec<String>) {
-    found.push(pointer.to_owned());
-    match value {
-        Value::Array(entries) => {
-            for (index, entry) in entries.iter().enumerate() {
-                pointers(entry, &format!("{pointer}/{index}"), found);
-            }
-        }
-        Value::Object(members) => {
-            for (name, member) in members {
-                pointers(member, &format!("{pointer}/{name}"), found);
-            }
-        }
-        _ => {}
-    }
 }
 
 /// Judges any text, and holds what is accepted or refused to what both promise.

@@ -6,6 +6,8 @@ mod conflicts;
 mod defaults;
 mod document;
 mod draft;
+#[path = "../common/json.rs"]
+mod edit;
 mod hostile;
 mod members;
 mod numbers;
@@ -13,6 +15,7 @@ mod schema;
 mod texts;
 mod warnings;
 
+use edit::{with, without};
 use guideway::service::Spec;
 use serde_json::{json, Value};
 
@@ -60,37 +63,6 @@ fn tcp() -> Value {
 fn two_services() -> Value {
     let second = json!({"name": "b", "vip": "203.0.113.80", "port": 8443, "backends": []});
     with(tuple(), "/services/1", second)
-}
-
-/// The document with another value at the pointer; a new member or entry is added.
-fn with(mut document: Value, pointer: &str, value: Value) -> Value {
-    let (parent, name) = pointer.rsplit_once('/').unwrap();
-    match document.pointer_mut(parent).unwrap() {
-        Value::Object(members) => {
-            members.insert(name.to_owned(), value);
-        }
-        Value::Array(entries) => {
-            let index: usize = name.parse().unwrap();
-            entries.truncate(index.max(entries.len()));
-            match entries.get_mut(index) {
-                Some(entry) => *entry = value,
-                None => entries.push(value),
-            }
-        }
-        other => panic!("{pointer} is within {other}"),
-    }
-    document
-}
-
-/// The document without the member.
-fn without(mut document: Value, pointer: &str) -> Value {
-    let (parent, name) = pointer.rsplit_once('/').unwrap();
-    let members = document
-        .pointer_mut(parent)
-        .and_then(Value::as_object_mut)
-        .unwrap();
-    members.remove(name).unwrap();
-    document
 }
 
 /// The specification of a document that must be sound, to the schema as well.

@@ -65,11 +65,7 @@ fn specification(node: &Node, report: &mut Report) -> Checked<Spec> {
 }
 
 fn limits_of(parent: &Reader<'_>, report: &mut Report) -> Checked<Limits> {
-    let empty = Node::empty();
-    let reader = match parent.object(&root::LIMITS, report)? {
-        Some(reader) => reader,
-        None => Reader::open(&limits::TABLE, &empty, String::new(), report)?,
-    };
+    let reader = parent.object_or_empty(&root::LIMITS, report)?;
     let flows = reader.get(&limits::FLOWS, report);
     let cids = reader.get(&limits::CIDS, report);
     let slots = reader.get(&limits::SLOTS, report);

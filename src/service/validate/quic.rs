@@ -28,18 +28,7 @@ pub(super) struct Part {
 }
 
 pub(super) fn read(parent: &Reader<'_>, transport: &Transport, report: &mut Report) -> Part {
-    let empty = Node::empty();
-    let opened = match parent.object(&service::QUIC, report) {
-        Ok(Some(reader)) => Ok(reader),
-        Ok(None) => Reader::open(
-            &super::super::members::quic::TABLE,
-            &empty,
-            String::new(),
-            report,
-        ),
-        Err(reported) => Err(reported),
-    };
-    let reader = match opened {
+    let reader = match parent.object_or_empty(&service::QUIC, report) {
         Ok(reader) => reader,
         Err(reported) => {
             let (routing, server_id_lens) = (Err(reported), Err(reported));

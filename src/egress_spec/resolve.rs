@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Names of interfaces become what the datapath has in their place.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::spec::{ClassSpec, NextHopSpec, RouteTo, ShardSpec, Spec, TenantSpec};
+use crate::addr::MacAddr;
+use crate::document::fault::FaultCode::{self, Capacity, Duplicate, Mac, NoInterface, Range};
+use crate::document::fault::Faults;
+use crate::document::reader::{Checked, Report};
+use crate::encap::Encap;
+use crate::group::{Candidate, Class, Classes, ConfiguredClass, GroupSpec};
+use crate::id::InterfaceName;
+use crate::route::{Block, Prefix, TableId};
+use crate::srv6::{Argument, BaseSid, Mtu, NextHop, NextHopError};
+use crate::tenant::Tenant;
+
+/// What is to be known of an interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InterfaceFacts {
+    /// Its index; never 0.
+    pub ifindex: u32,
+    /// Its link-layer address; zeros if it has none.
+    pub mac: MacAddr,
+    /// The greatest packet that it takes, in bytes.
+    pub mtu: u32,
+}
+
+/// A specification for the interfaces of one machine, in the datapath's own terms.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Resolved {
+    /// How packets are encapsulated and answered.
+    pub encap: Encap,
+    /// The configured classes, in their order.
+    pub classes: Classes,
+    /// What the group of each class should be, in the order of `classes`.
+    pub groups: Vec<(Class, GroupSpec)>,
+    /// The tenants in the order of their tables.
+    pub tenants: Vec<ResolvedTenant>,
+}
+
+/// A tenant of a [`Resolved`] specification.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ResolvedTenant {
+    /// Its number.
+    pub table: TableId,
+    /// The number that SIDs carry for it.
+    pub argument: Argument,
+    /// What each of its interfaces, by index, has in the map of tenants.
+    pub interfaces: BTreeMap<u32, Tenant>,
+    /// Its routes beside those of the classes, or in their place.
+    pub routes: BTreeMap<Prefix, RouteTarget>,
+}
+
+impl ResolvedTenant {
+    /// All routes of the tenant's table: its own, and for the prefix of each configured class
+    /// without one, a route to the class.
+    #[must_use]
+    pub fn with_classes(&self, classes: &Classes) -> BTreeMap<Prefix, RouteTarget> {
+        let mut routes: BTreeMap<_, _> = classes
+            .iter()
+            .filter_map(|entry| {
+                let (address, bits) = entry.class.prefix();
+                let prefix = Prefix::new(address.into(), bits.into()).ok()?;
+                Some((prefix, RouteTarget::Class(entry.class)))
+            })
+            .collect();
+        routes.extend(&self.routes);
+        routes
+    }
+}
+
+/// Where a route leads. As [`Target`](crate::route::Target), but for the class in place of its
+/// group, which only a publication knows, and without the tenant's Argument.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum RouteTarget {
+    /// To the next program, untouched.
+    Pass,
+    /// Nowhere.
+    Block(Block),
+    /// To one shard, encapsulated.
+    Shard {
+        /// The shard.
+        sid: BaseSid,
+        /// The way to it.
+        next_hop: NextHop,
+    },
+    /// To that shard of a class which pin or table name, encapsulated.
+    Class(Class),
+}
+
+impl Spec {
+    /// Puts in place of each interface's name what `interfaces` knows of it, `None` for one that
+    /// does not exist.
+    ///
+    /// # Errors
+    /// Every fault, in the order of the document: interfaces that do not exist, two names of one
+    /// interface of tenants, and interfaces whose own address or MTU a next hop cannot have.
+    pub fn resolve(
+        &self,
+        interfaces: impl Fn(&InterfaceName) -> Option<InterfaceFacts>,
+    ) -> Result<Resolved, Faults> {
+        let mut report = Report::default();
+        let resolved = Resolver {
+            interfaces: &interfaces,
+            report: &mut report,
+        }
+        .spec(self);
+        report.finish(resolved)
+    }
+}
+
+/// Where a value stands: its number in reading order, and its pointer.
+type At<'a> = (u32, &'a str);
+
+struct Resolver<'a> {
+    interfaces: &'a dyn Fn(&InterfaceName) -> Option<InterfaceFacts>,
+    report: &'a mut Report,
+}
+
+impl Resolver<'_> {
+    fn spec(&mut self, spec: &Spec) -> Checked<Resolved> {
+        let configured = spec.classes.iter().map(|class| ConfiguredClass {
+            class: class.class,
+            hash_group: class.hash_group,
+        });
+        let classes = Classes::new(configured, spec.limits.groups).map_err(|error| {
+            // The document has each class once, and no more than groups.
+            self.report
+                .fault(0, "/classes", Capacity, error.to_string())
+        });
+        let groups: Vec<_> = spec.classes.iter().map(|class| self.group(class)).collect();
+        let mut owners = HashMap::new();
+        let tenants = spec.tenants.iter();
+        let tenants: Vec<_> = tenants
+            .map(|tenant| self.tenant(tenant, &mut owners))
+            .collect();
+        Ok(Resolved {
+            encap: spec.encap,
+            classes: classes?,
+            groups: groups.into_iter().collect::<Checked<_>>()?,
+            tenants: tenants.into_iter().collect::<Checked<_>>()?,
+        })
+    }
+
+    fn group(&mut self, class: &ClassSpec) -> Checked<(Class, GroupSpec)> {
+        let shards = class.shards.iter();
+        let candidates: Vec<_> = shards.map(|shard| self.candidate(class, shard)).collect();
+        let spec = GroupSpec {
+            settings: class.settings,
+            candidates: candidates.into_iter().collect::<Checked<_>>()?,
+            ineligible: 0,
+        };
+        Ok((class.class, spec))
+    }
+
+    fn candidate(&mut self, class: &ClassSpec, shard: &ShardSpec) -> Checked<Candidate> {
+        let next_hop = match &shard.next_hop {
+            Some(next_hop) => {
+                let pointer = format!("{}/next_hop", class.shard_pointer(shard));
+                Some(self.next_hop((shard.origin.0.at, &pointer), next_hop)?)
+            }
+            None => None,
+        };
+        Ok(Candidate {
+            sid: shard.sid,
+            weight: shard.weight,
+            draining: shard.draining,
+            next_hop,
+        })
+    }
+
+    fn tenant(
+        &mut self,
+        spec: &TenantSpec,
+        owners: &mut HashMap<u32, String>,
+    ) -> Checked<ResolvedTenant> {
+        let mut interfaces = Ok(BTreeMap::new());
+        for interface in &spec.interfaces {
+            let pointer = spec.interface_pointer(interface);
+            let at = (interface.origin.0.at, pointer.as_str());
+            let facts = self.facts(at, &interface.name).and_then(|facts| {
+                if let Some(first) = owners.get(&facts.ifindex) {
+                    let message = format!(
+                        "interface {} is the one of {first} (ifindex {})",
+                        interface.name, facts.ifindex
+                    );
+                    return Err(self.fault(at, Duplicate, message));
+                }
+                owners.insert(facts.ifindex, pointer.clone());
+                Ok(facts)
+            });
+            match (facts, &mut interfaces) {
+                (Ok(facts), Ok(rows)) => {
+                    let row = Tenant {
+                        hash_table: spec.hash_table,
+                        icmp: spec.icmp,
+                        mss: spec.mss,
+                        pin_quota: spec.pin_quota,
+                        gateway6: interface.gateway6,
+                        gateway4: interface.gateway4,
+                        ..Tenant::new(spec.table, spec.argument)
+                    };
+                    rows.insert(facts.ifindex, row);
+                }
+                (Err(reported), _) => interfaces = Err(reported),
+                (Ok(_), Err(_)) => {}
+            }
+        }
+        let routes: Vec<_> = spec
+            .routes
+            .iter()
+            .map(|route| {
+                let target = match &route.to {
+                    RouteTo::Pass => RouteTarget::Pass,
+                    RouteTo::Block(block) => RouteTarget::Block(*block),
+                    RouteTo::Class(class) => RouteTarget::Class(*class),
+                    RouteTo::Shard { sid, next_hop } => {
+                        let pointer = format!("{}/to/next_hop", spec.route_pointer(route));
+                        let next_hop = self.next_hop((route.origin.0.at, &pointer), next_hop)?;
+                        RouteTarget::Shard {
+                            sid: *sid,
+                            next_hop,
+                        }
+                    }
+                };
+                Ok((route.prefix, target))
+            })
+            .collect();
+        Ok(ResolvedTenant {
+            table: spec.table,
+            argument: spec.argument,
+            interfaces: interfaces?,
+            routes: routes.into_iter().collect::<Checked<_>>()?,
+        })
+    }
+
+    fn next_hop(&mut self, (at, pointer): At<'_>, spec: &NextHopSpec) -> Checked<NextHop> {
+        let name = &spec.interface;
+        let interface = format!("{pointer}/interface");
+        let interface = (at, interface.as_str());
+        let facts = self.facts(interface, name)?;
+        let mtu = match spec.mtu {
+            Some(mtu) => Ok(mtu),
+            None => self.own_mtu(interface, name, facts.mtu),
+        };
+        let source = spec.source.unwrap_or(facts.mac);
+        let next_hop = NextHop::new(
+            facts.ifindex,
+            source,
+            spec.destination,
+            mtu.unwrap_or_default(),
+        )
+        .map_err(|error| match error {
+            NextHopError::Source => {
+                let message =
+                    format!("interface {name} has no link-layer address: source must say one");
+                self.fault(interface, Mac, message)
+            }
+            error => self.fault(interface, NoInterface, format!("interface {name}: {error}")),
+        });
+        mtu.and(next_hop)
+    }
+
+    /// The interface's own MTU, which must leave enough for the packets inside.
+    fn own_mtu(&mut self, at: At<'_>, name: &InterfaceName, mtu: u32) -> Checked<Mtu> {
+        // Of 0, which no link has, nothing would be checked.
+        let fitting = Mtu::new(mtu).ok().filter(|&mtu| mtu != Mtu::UNCHECKED);
+        fitting.ok_or_else(|| {
+            let message = format!(
+                "interface {name} has an MTU of {mtu}, less than {} (1280 and 40 of encapsulation)",
+                Mtu::MIN
+            );
+            self.fault(at, Range, message)
+        })
+    }
+
+    fn facts(&mut self, at: At<'_>, name: &InterfaceName) -> Checked<InterfaceFacts> {
+        let facts = (self.interfaces)(name).filter(|facts| facts.ifindex != 0);
+        facts.ok_or_else(|| {
+            let message = format!("interface {name} does not exist");
+            self.fault(at, NoInterface, message)
+        })
+    }
+
+    fn fault(
+        &mut self,
+        (at, pointer): At<'_>,
+        code: FaultCode,
+        message: String,
+    ) -> crate::document::reader::Reported {
+        self.report.fault(at, pointer, code, message)
+    }
+}
