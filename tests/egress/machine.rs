@@ -237,8 +237,11 @@ impl Machine {
     }
 
     pub(crate) fn publish(&self, id: u32, group: &Group) {
-        let bytes = self.bytes_of(group);
-        swap(&self.groups, id, &self.sizes.snapshot_shape(), &bytes);
+        self.publish_bytes(id, &self.bytes_of(group));
+    }
+
+    pub(crate) fn publish_bytes(&self, id: u32, bytes: &[u8]) {
+        swap(&self.groups, id, &self.sizes.snapshot_shape(), bytes);
     }
 
     /// Publishes a group that can still be written.
@@ -296,7 +299,12 @@ impl Machine {
 
     /// Sends a frame out of the tenant.
     pub(crate) fn classify(&self, frame: &[u8]) -> Classified {
-        let run = self.from(self.tenant, frame);
+        self.classify_from(self.tenant, frame)
+    }
+
+    #[allow(dead_code)] // not every test binary does
+    pub(crate) fn classify_from(&self, ifindex: u32, frame: &[u8]) -> Classified {
+        let run = self.from(ifindex, frame);
         run.run(&self.object.program).expect("a run")
     }
 

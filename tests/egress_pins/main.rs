@@ -13,6 +13,10 @@ mod netns;
 #[allow(dead_code)]
 mod reference;
 
+mod beside;
 mod packets;
+mod pressure;
 mod scene;
+mod status;
 mod sweep;
+mod together;
