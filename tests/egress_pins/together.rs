@@ -3,6 +3,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use guideway::abi;
 
@@ -17,6 +18,9 @@ const PART: u32 = 500;
 /// Coincidences that are enough.
 const ENOUGH: u64 = 200;
 
+/// After which nobody comes any more.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// Where two threads wait for each other without going to sleep.
 #[derive(Default)]
 struct Meeting {
@@ -26,12 +30,13 @@ struct Meeting {
 impl Meeting {
     fn wait(&self) {
         let both = (self.arrived.fetch_add(1, Ordering::AcqRel) | 1) + 1;
-        let mut spins = 0_u32;
+        let (mut spins, started) = (0_u32, Instant::now());
         while (self.arrived.load(Ordering::Acquire).wrapping_sub(both) as i32) < 0 {
             spins += 1;
             // Where there is one CPU the other has to be let on.
             if spins % 2048 == 0 {
                 thread::yield_now();
+                assert!(started.elapsed() < PATIENCE, "the other has failed");
             }
             std::hint::spin_loop();
         }

@@ -46,8 +46,8 @@ pub enum Scope {
 /// Removes pins, in the kernel and beside packets.
 ///
 /// A pin that packets use is removed by no rule, only by those methods that remove whatever is there.
-/// Each call is a whole pass over both tables, which takes the time of some 60 ns a pin, and some 150 ns
-/// for each that goes; other work on that CPU waits for it, packets do not.
+/// Each call is a whole pass over both tables, which takes about 0.15 µs a pin, and 0.3 µs more
+/// for each that goes: of a million about 0.15 s. Other threads on that CPU wait for it, packets do not.
 ///
 /// There must be one sweeper of an instance at a time: whoever has one holds the instance's lock.
 #[derive(Debug)]
