@@ -16,7 +16,7 @@ const ROUNDS: u32 = 300_000;
 /// Rounds after which it is looked at what they came to.
 const PART: u32 = 500;
 /// Coincidences that are enough.
-const ENOUGH: u64 = 200;
+const ENOUGH: u64 = 50;
 
 /// After which nobody comes any more.
 const PATIENCE: Duration = Duration::from_secs(60);
