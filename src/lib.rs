@@ -55,6 +55,7 @@ mod image_hash;
 pub mod kernel;
 pub mod maglev;
 pub mod oracle;
+pub mod pin;
 pub mod placement;
 pub mod plan;
 pub mod quic;

@@ -34,12 +34,12 @@ pub struct UnknownName {
     name: String,
 }
 
-/// Declares an enum whose numbers are those of the C enum of the same name in the ABI.
+/// Declares an enum whose numbers are those of a C enum in the ABI, or a part of them.
 macro_rules! named {
     (
         $(#[$type_doc:meta])*
-        $type:ident, $kind:literal;
-        $($(#[$doc:meta])* $variant:ident = $abi:ident $name:literal,)+
+        $type:ident of $numbers:ident, $kind:literal;
+        $($(#[doc = $text:literal])+ $variant:ident = $abi:ident $name:literal,)+
     ) => {
         $(#[$type_doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -47,7 +47,11 @@ macro_rules! named {
         #[non_exhaustive]
         #[repr(u8)]
         pub enum $type {
-            $($(#[$doc])* #[serde(rename = $name)] $variant = abi::$type::$abi.0 as u8,)+
+            $(
+                $(#[doc = $text])+
+                #[serde(rename = $name)]
+                $variant = abi::$numbers::$abi.0 as u8,
+            )+
         }
 
         impl $type {
@@ -58,6 +62,13 @@ macro_rules! named {
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$variant => $name,)+
+                }
+            }
+
+            /// What it means, in a sentence or two.
+            pub const fn explanation(self) -> &'static str {
+                match self {
+                    $(Self::$variant => concat!($($text),+).trim_ascii(),)+
                 }
             }
 
@@ -98,13 +109,15 @@ macro_rules! named {
     };
 }
 
+pub mod egress;
+
 named! {
     /// Why a packet left: one of these for each packet.
     ///
     /// 1 to 31 pass, 32 to 62 drop.
-    Reason, "reason";
+    Reason of Reason, "reason";
 
-    /// Sent to a backend; the [`Rule`] says how it was chosen.
+    /// Sent to a backend; the rule says how it was chosen.
     Forwarded = GW_REASON_FORWARDED "forwarded",
     /// No generation is published.
     NoGeneration = GW_REASON_NO_GENERATION "no_generation",
@@ -171,7 +184,7 @@ impl Reason {
 named! {
     /// What chose the backend of a forwarded packet. Where the ABI has room for one but there is
     /// none, `GW_RULE_NONE` stands.
-    Rule, "rule";
+    Rule of Rule, "rule";
 
     /// The server ID in the QUIC connection ID.
     ServerId = GW_RULE_SERVER_ID "server_id",

@@ -23,6 +23,7 @@ const PURE: &[&str] = &[
     "image_hash",
     "maglev",
     "oracle",
+    "pin",
     "placement",
     "plan",
     "quic",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! The model of the XDP program: what happens to a frame under a generation and the state that
-//! earlier frames left, and why.
+//! earlier frames left, and why. That of the program for tenants' packets is [`egress`].
 //!
 //! [`route`] is total, and its only effect is on the [`State`] it is given. It is written for
 //! reading, from the same rules as the program but not from its text, and the two are compared on
@@ -46,6 +46,7 @@
 mod binding;
 mod datagram;
 mod description;
+pub mod egress;
 mod placement;
 
 pub use datagram::{Form, Unnamed};

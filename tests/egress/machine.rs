@@ -47,7 +47,7 @@ pub(crate) struct Machine {
     object: Object,
     sizes: Sizes,
     pub(crate) tenants: Hash<u32, abi::Tenant>,
-    routes: Map,
+    pub(crate) routes: Map,
     groups: Slots,
     config: Slots,
     pub(crate) pins: Hash<abi::PinKey, abi::Pin>,
@@ -131,12 +131,23 @@ impl Machine {
     }
 
     pub(crate) fn set_config(&self, config: &abi::EgressConfig) {
-        let shape = MapShape {
+        swap(&self.config, 0, &self.config_shape(), bytes_of(config));
+    }
+
+    /// Publishes a configuration that can still be written.
+    pub(crate) fn configure_open(&self, config: &abi::EgressConfig) -> Snapshot {
+        let snapshot = Snapshot::create(&self.config_shape()).expect("create");
+        snapshot.fill(bytes_of(config)).expect("fill");
+        self.config.swap(0, &snapshot).expect("swap");
+        snapshot
+    }
+
+    fn config_shape(&self) -> MapShape {
+        MapShape {
             value_size: size_of::<abi::EgressConfig>() as u32,
             name: "gw_eg_conf".into(),
             ..self.sizes.snapshot_shape()
-        };
-        swap(&self.config, 0, &shape, bytes_of(config));
+        }
     }
 
     pub(crate) fn route(&self, table_id: u32, prefix: IpAddr, length: u32, route: &abi::Route) {
@@ -385,6 +396,13 @@ impl Group {
         let owners = maglev(&sids, size.into());
         self.table = owners.iter().map(|owner| slots[owner]).collect();
     }
+}
+
+/// The coarse monotonic clock as the program counts it.
+pub(crate) fn tick() -> u32 {
+    let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC_COARSE);
+    let now = now.expect("a clock");
+    ((now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64) >> 30) as u32
 }
 
 fn swap(slots: &Slots, index: u32, shape: &MapShape, bytes: &[u8]) {

@@ -10,6 +10,7 @@ mod groups;
 mod labels;
 mod lengths;
 mod machine;
+mod model;
 #[path = "../common/netns.rs"]
 mod netns;
 mod open;
@@ -17,3 +18,4 @@ mod ordinary;
 mod races;
 mod random;
 mod reference;
+mod worlds;

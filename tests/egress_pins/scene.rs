@@ -53,13 +53,6 @@ pub(crate) fn neighbour(machine: &Machine) -> u32 {
     other
 }
 
-/// The coarse monotonic clock as the program counts it.
-pub(crate) fn tick() -> u32 {
-    let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC_COARSE);
-    let now = now.expect("a clock");
-    ((now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64) >> 30) as u32
-}
-
 pub(crate) fn key(number: u32) -> abi::PinKey {
     abi::PinKey {
         table_id: TABLE,

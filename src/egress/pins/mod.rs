@@ -25,10 +25,11 @@ mod status;
 mod sweeper;
 mod tick;
 
+pub use crate::pin::{Flow, Holder};
 pub use error::SweepError;
 pub use grow::{copy, Copied};
 pub use list::{Pins, Use};
-pub use pin::{Flow, Held, Holder, Pin};
+pub use pin::{Held, Pin};
 pub use report::{Fate, Removed, Report, Standings};
 pub use status::{MemberPins, Rules, Standing, Status, TenantPins};
 pub use sweeper::{Maps, Scope, Sweeper};

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! What a tenant's frame says, as far as it is looked at.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use super::Packet;
+use crate::abi::Limit;
+use crate::flow_label::Subject;
+use crate::placement::{Family, FlowFields, Ports};
+use crate::reason::egress::End;
+
+pub(super) const ETHERNET_BYTES: usize = 14;
+const IPV4: u16 = 0x0800;
+const IPV6: u16 = 0x86dd;
+const IPV4_BYTES: usize = 20;
+const IPV6_BYTES: usize = 40;
+/// The protocols that devices segment.
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+const ICMPV6: u8 = 58;
+/// Router and neighbour solicitations and advertisements, and redirects.
+const NEIGHBOUR_DISCOVERY: std::ops::RangeInclusive<u8> = 133..=137;
+/// More Fragments, and the offset.
+const IPV4_FRAGMENT: u16 = 0x3fff;
+/// The offset in an IPv6 Fragment header.
+const IPV6_OFFSET: u16 = 0xfff8;
+const PORTS_BYTES: usize = 4;
+const UDP_BYTES: usize = 8;
+/// Where a TCP header says how long it is.
+const TCP_OFFSET: usize = 12;
+const MAX_EXT_HEADERS: u32 = Limit::GW_MAX_EXT_HEADERS.0;
+const HOP_BY_HOP: u8 = 0;
+const ROUTING: u8 = 43;
+const FRAGMENT: u8 = 44;
+const AUTHENTICATION: u8 = 51;
+const DESTINATION_OPTIONS: u8 = 60;
+
+/// So many bytes of a frame; none if it ends before.
+fn bytes<const N: usize>(frame: &[u8], at: usize) -> Option<[u8; N]> {
+    frame.get(at..at.checked_add(N)?)?.try_into().ok()
+}
+
+fn be16(high: u8, low: u8) -> u16 {
+    u16::from_be_bytes([high, low])
+}
+
+/// The version of IP that a frame carries, by its EtherType.
+pub(super) fn family(packet: &Packet<'_>) -> Result<Family, End> {
+    let ethernet: [u8; ETHERNET_BYTES] = bytes(packet.frame, 0).ok_or(End::Short)?;
+    let [.., high, low] = ethernet;
+    match be16(high, low) {
+        _ if packet.tagged => Err(End::NotIp),
+        IPV4 => Ok(Family::Ipv4),
+        IPV6 => Ok(Family::Ipv6),
+        _ => Err(End::NotIp),
+    }
+}
+
+/// A tenant's packet: its IP header.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Inner<'a> {
+    packet: &'a Packet<'a>,
+    pub(super) source: IpAddr,
+    pub(super) destination: IpAddr,
+    /// The first next header of IPv6.
+    protocol: u8,
+    pub(super) traffic_class: u8,
+    /// Of IPv6.
+    label: u32,
+    /// All of it, as its header says.
+    pub(super) bytes: u32,
+    /// Where the header ends, from the beginning of the frame.
+    l4_at: usize,
+    /// Any part of an IPv4 packet.
+    fragment: bool,
+}
+
+impl<'a> Inner<'a> {
+    /// Reads the fixed header, and refuses what stays on the link.
+    pub(super) fn parse(packet: &'a Packet<'a>, family: Family) -> Result<Self, End> {
+        match family {
+            Family::Ipv4 => Self::ipv4(packet),
+            Family::Ipv6 => Self::ipv6(packet),
+        }
+    }
+
+    fn ipv6(packet: &'a Packet<'a>) -> Result<Self, End> {
+        let header: [u8; IPV6_BYTES] = bytes(packet.frame, ETHERNET_BYTES).ok_or(End::Short)?;
+        let [a, b, c, d, length_high, length_low, protocol, _hop_limit, addresses @ ..] = header;
+        if a >> 4 != 6 {
+            return Err(End::Short);
+        }
+        let [source, destination] = halves(addresses).map(Ipv6Addr::from);
+        let l4_at = ETHERNET_BYTES + IPV6_BYTES;
+        let discovers = protocol == ICMPV6
+            && bytes(packet.frame, l4_at).is_some_and(|[kind]| NEIGHBOUR_DISCOVERY.contains(&kind));
+        if destination.is_multicast() || destination.is_unicast_link_local() || discovers {
+            return Err(End::Local);
+        }
+        let first = u32::from_be_bytes([a, b, c, d]);
+        Ok(Self {
+            packet,
+            source: source.into(),
+            destination: destination.into(),
+            protocol,
+            traffic_class: (first >> 20) as u8,
+            label: first & 0xf_ffff,
+            bytes: IPV6_BYTES as u32 + u32::from(be16(length_high, length_low)),
+            l4_at,
+            fragment: false,
+        })
+    }
+
+    fn ipv4(packet: &'a Packet<'a>) -> Result<Self, End> {
+        let header: [u8; IPV4_BYTES] = bytes(packet.frame, ETHERNET_BYTES).ok_or(End::Short)?;
+        let [first, traffic_class, length_high, length_low, _, _, fragment_high, fragment_low, rest @ ..] =
+            header;
+        let [_ttl, protocol, _, _, s0, s1, s2, s3, d0, d1, d2, d3] = rest;
+        if first >> 4 != 4 {
+            return Err(End::Short);
+        }
+        let destination = Ipv4Addr::new(d0, d1, d2, d3);
+        if destination.is_multicast() || destination.is_broadcast() {
+            return Err(End::Local);
+        }
+        Ok(Self {
+            packet,
+            source: Ipv4Addr::new(s0, s1, s2, s3).into(),
+            destination: destination.into(),
+            protocol,
+            traffic_class,
+            label: 0,
+            bytes: be16(length_high, length_low).into(),
+            l4_at: ETHERNET_BYTES + usize::from(first & 0xf) * 4,
+            fragment: be16(fragment_high, fragment_low) & IPV4_FRAGMENT != 0,
+        })
+    }
+
+    /// The number that the outer header has for it as its next header.
+    pub(super) const fn number(&self) -> u8 {
+        match self.source {
+            IpAddr::V4(_) => 4,
+            IpAddr::V6(_) => 41,
+        }
+    }
+
+    /// What a group that places by flow hashes.
+    pub(super) fn flow(&self) -> Result<FlowFields, End> {
+        match (self.source, self.destination) {
+            (IpAddr::V4(source), IpAddr::V4(destination)) => {
+                if self.l4_at < ETHERNET_BYTES + IPV4_BYTES {
+                    Err(End::Parse)
+                } else if self.fragment {
+                    let protocol = self.protocol;
+                    Ok(FlowFields::ipv4_fragment(source, destination, protocol))
+                } else {
+                    let ports = self.ports().ok_or(End::Parse)?;
+                    Ok(FlowFields::ipv4(source, destination, self.protocol, ports))
+                }
+            }
+            (IpAddr::V6(source), IpAddr::V6(destination)) => {
+                let ports = self.ports().ok_or(End::Parse)?;
+                Ok(FlowFields::ipv6(source, destination, self.protocol, ports))
+            }
+            // A packet has addresses of one family.
+            _ => Err(End::Parse),
+        }
+    }
+
+    /// The ports, zeros where the protocol has none or a fragment need not have them; none where the
+    /// packet is cut off before their end. What pads the frame is none of it.
+    fn ports(&self) -> Option<Ports> {
+        if self.fragment || !FlowFields::has_ports(self.protocol) {
+            return Some(Ports::default());
+        }
+        // One that is to be segmented may be too long to say how long it is.
+        let whole = self.packet.gso_bytes != 0;
+        if !whole && self.l4_at + PORTS_BYTES > ETHERNET_BYTES + self.bytes as usize {
+            return None;
+        }
+        let [a, b, c, d] = bytes(self.packet.frame, self.l4_at)?;
+        Some(Ports {
+            source: be16(a, b),
+            destination: be16(c, d),
+        })
+    }
+
+    /// What its flow label stands for.
+    pub(super) fn label_subject(&self) -> Subject {
+        if self.label != 0 {
+            return Subject::Label(self.label);
+        }
+        // What is cut off has none: the label is no reason to drop it.
+        let ports = self.ports().unwrap_or_default();
+        Subject::Ports {
+            protocol: self.protocol,
+            source: ports.source,
+            destination: ports.destination,
+        }
+    }
+
+    /// How much of it crosses the link at a time: a segment, if it will be segmented. Behind its end by
+    /// its own header the frame goes on at times.
+    pub(super) fn crossing_bytes(&self) -> u32 {
+        let bytes = (self.packet.frame.len() - ETHERNET_BYTES) as u32;
+        match (self.packet.gso_bytes, self.segment_header_bytes()) {
+            (0, _) => bytes.max(self.bytes),
+            (gso_bytes, Some(header_bytes)) => header_bytes.saturating_add(gso_bytes),
+            (_, None) => bytes,
+        }
+    }
+
+    /// The headers of a segment; none of what no device is known to segment.
+    fn segment_header_bytes(&self) -> Option<u32> {
+        let (at, protocol) = self.transport()?;
+        let l4_bytes = match protocol {
+            UDP => UDP_BYTES,
+            TCP => {
+                let [offset] = bytes(self.packet.frame, at + TCP_OFFSET)?;
+                usize::from(offset >> 4) * 4
+            }
+            _ => return None,
+        };
+        Some((at - ETHERNET_BYTES + l4_bytes) as u32)
+    }
+
+    /// Where the transport header is, from the beginning of the frame, and which. Of later fragments,
+    /// of what is cut off and behind too many headers there is none.
+    fn transport(&self) -> Option<(usize, u8)> {
+        let (mut at, mut protocol) = (self.l4_at, self.protocol);
+        if self.source.is_ipv4() {
+            return Some((at, protocol));
+        }
+        for _ in 0..MAX_EXT_HEADERS {
+            let unit = match protocol {
+                HOP_BY_HOP | ROUTING | DESTINATION_OPTIONS => 8,
+                AUTHENTICATION => 4,
+                FRAGMENT => 0,
+                _ => return Some((at, protocol)),
+            };
+            let [next, length, high, low] = bytes(self.packet.frame, at)?;
+            if protocol == FRAGMENT && be16(high, low) & IPV6_OFFSET != 0 {
+                return None;
+            }
+            // The first eight bytes do not count.
+            at += 8 + unit * usize::from(length);
+            protocol = next;
+        }
+        None
+    }
+}
+
+/// Two addresses behind each other.
+fn halves(addresses: [u8; 32]) -> [[u8; 16]; 2] {
+    let halves: &[[u8; 16]; 2] = bytemuck::cast_ref(&addresses);
+    *halves
+}
