@@ -77,7 +77,7 @@ pub(crate) enum Shape {
         max: usize,
         of: &'static Shape,
     },
-    /// Null as well.
+    /// Null as well as a shape of one JSON type.
     Nullable(&'static Shape),
     AnyOf(&'static [Shape]),
 }

@@ -240,6 +240,20 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// All values, if every one is sound. Unlike collecting, it takes the values behind a faulty one as
+/// well, so that their faults are reported.
+pub(crate) fn all<T>(values: impl IntoIterator<Item = Checked<T>>) -> Checked<Vec<T>> {
+    let mut whole = Ok(Vec::new());
+    for value in values {
+        match (value, &mut whole) {
+            (Ok(value), Ok(values)) => values.push(value),
+            (Err(reported), _) => whole = Err(reported),
+            (Ok(_), Err(_)) => {}
+        }
+    }
+    whole
+}
+
 /// Reports a list of a wrong length.
 pub(crate) fn count(
     at: u32,

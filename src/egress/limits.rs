@@ -2,6 +2,7 @@
 //! How much an instance has room for.
 
 use crate::abi::{self, EgressLimit};
+use crate::egress_spec;
 use crate::group;
 use crate::kernel::egress_object::Sizes;
 use crate::maglev::{SizeError, TableSize};
@@ -187,5 +188,25 @@ impl Limits {
             .with_pins(meta.pins)?
             .with_flow_pins(meta.flow_pins)?
             .with_ring_bytes(meta.ring_bytes)
+    }
+}
+
+/// What a specification asks for.
+impl TryFrom<&egress_spec::Limits> for Limits {
+    type Error = LimitError;
+
+    /// # Errors
+    /// None: a specification is held to the same bounds.
+    fn try_from(spec: &egress_spec::Limits) -> Result<Self, LimitError> {
+        let limits = Self {
+            groups: spec.groups,
+            ..Self::default()
+        };
+        limits
+            .with_tenants(spec.tenants)?
+            .with_routes(spec.routes)?
+            .with_pins(spec.pins)?
+            .with_flow_pins(spec.flow_pins)?
+            .with_ring_bytes(spec.ring_bytes)
     }
 }

@@ -193,8 +193,8 @@ pub(super) mod limits {
     };
     /// The smallest table.
     pub(in crate::egress_spec) const MIN_TABLE_SIZE: u32 = 2;
-    /// The smallest ring: a page of the largest kind.
-    pub(in crate::egress_spec) const MIN_RING_BYTES: u32 = 1 << 16;
+    /// The smallest ring: a page, where pages are small.
+    pub(in crate::egress_spec) const MIN_RING_BYTES: u32 = 1 << 12;
     /// Flow pins of a node where some class hashes by flow.
     pub(in crate::egress_spec) const FLOW_PINS: u32 = L::GW_EGRESS_PINS.0;
     /// Flow pins of any other node.
@@ -246,7 +246,7 @@ pub(super) mod limits {
         "ring_bytes",
         Need::Default(L::GW_EGRESS_RING_BYTES.0),
         (MIN_RING_BYTES as u64, MAX.ring_bytes as u64),
-        "Bytes of the ring of events: a power of two.",
+        "Bytes of the ring of events: a power of two, and whole pages of the machine.",
     );
 
     pub(in crate::egress_spec) static TABLE: Table = Table {

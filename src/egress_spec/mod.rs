@@ -52,6 +52,26 @@
 //! The document names interfaces. [`Spec::resolve`] puts index, link-layer address and MTU in their
 //! place, and gives what the other modules take: [`Encap`](crate::encap::Encap),
 //! [`GroupSpec`](crate::group::GroupSpec)s, [`Tenant`](crate::tenant::Tenant)s and routes.
+//!
+//! ```
+//! use guideway::egress_spec::{InterfaceFacts, Spec};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let text = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/egressd/example.json"));
+//! let spec = Spec::from_json(text.as_bytes())?;
+//! let mac = "02:00:00:00:00:01".parse()?;
+//! let resolved = spec.resolve(|name| match name.as_str() {
+//!     "uplink0" => Some(InterfaceFacts { ifindex: 2, mac, mtu: 1500 }),
+//!     "uplink1" => Some(InterfaceFacts { ifindex: 3, mac, mtu: 9000 }),
+//!     "tap0" | "tap1" => None,
+//!     _ => Some(InterfaceFacts { ifindex: 4, mac, mtu: 1460 }),
+//! });
+//! assert_eq!(resolved.unwrap_err().to_string(), "\
+//! /tenants/0/interfaces/0: interface tap0 does not exist
+//! /tenants/0/interfaces/1: interface tap1 does not exist");
+//! # Ok(())
+//! # }
+//! ```
 #![forbid(unsafe_code)]
 
 mod canonical;

@@ -3,11 +3,13 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::spec::{ClassSpec, NextHopSpec, RouteTo, ShardSpec, Spec, TenantSpec};
+use super::spec::{
+    ClassSpec, InterfaceSpec, NextHopSpec, RouteSpec, RouteTo, ShardSpec, Spec, TenantSpec,
+};
 use crate::addr::MacAddr;
 use crate::document::fault::FaultCode::{self, Capacity, Duplicate, Mac, NoInterface, Range};
 use crate::document::fault::Faults;
-use crate::document::reader::{Checked, Report};
+use crate::document::reader::{all, Checked, Report, Reported};
 use crate::encap::Encap;
 use crate::group::{Candidate, Class, Classes, ConfiguredClass, GroupSpec};
 use crate::id::InterfaceName;
@@ -93,7 +95,7 @@ pub enum RouteTarget {
 
 impl Spec {
     /// Puts in place of each interface's name what `interfaces` knows of it, `None` for one that
-    /// does not exist.
+    /// does not exist. It is asked once for each name.
     ///
     /// # Errors
     /// Every fault, in the order of the document: interfaces that do not exist, two names of one
@@ -105,6 +107,8 @@ impl Spec {
         let mut report = Report::default();
         let resolved = Resolver {
             interfaces: &interfaces,
+            known: HashMap::new(),
+            owners: HashMap::new(),
             report: &mut report,
         }
         .spec(self);
@@ -117,6 +121,10 @@ type At<'a> = (u32, &'a str);
 
 struct Resolver<'a> {
     interfaces: &'a dyn Fn(&InterfaceName) -> Option<InterfaceFacts>,
+    /// What was said of each name, so that it is one thing for all that have it.
+    known: HashMap<InterfaceName, Option<InterfaceFacts>>,
+    /// Pointers to the tenants' interfaces, by index.
+    owners: HashMap<u32, String>,
     report: &'a mut Report,
 }
 
@@ -131,26 +139,21 @@ impl Resolver<'_> {
             self.report
                 .fault(0, "/classes", Capacity, error.to_string())
         });
-        let groups: Vec<_> = spec.classes.iter().map(|class| self.group(class)).collect();
-        let mut owners = HashMap::new();
-        let tenants = spec.tenants.iter();
-        let tenants: Vec<_> = tenants
-            .map(|tenant| self.tenant(tenant, &mut owners))
-            .collect();
+        let groups = all(spec.classes.iter().map(|class| self.group(class)));
+        let tenants = all(spec.tenants.iter().map(|tenant| self.tenant(tenant)));
         Ok(Resolved {
             encap: spec.encap,
             classes: classes?,
-            groups: groups.into_iter().collect::<Checked<_>>()?,
-            tenants: tenants.into_iter().collect::<Checked<_>>()?,
+            groups: groups?,
+            tenants: tenants?,
         })
     }
 
     fn group(&mut self, class: &ClassSpec) -> Checked<(Class, GroupSpec)> {
         let shards = class.shards.iter();
-        let candidates: Vec<_> = shards.map(|shard| self.candidate(class, shard)).collect();
         let spec = GroupSpec {
             settings: class.settings,
-            candidates: candidates.into_iter().collect::<Checked<_>>()?,
+            candidates: all(shards.map(|shard| self.candidate(class, shard)))?,
             ineligible: 0,
         };
         Ok((class.class, spec))
@@ -172,69 +175,54 @@ impl Resolver<'_> {
         })
     }
 
-    fn tenant(
-        &mut self,
-        spec: &TenantSpec,
-        owners: &mut HashMap<u32, String>,
-    ) -> Checked<ResolvedTenant> {
-        let mut interfaces = Ok(BTreeMap::new());
-        for interface in &spec.interfaces {
-            let pointer = spec.interface_pointer(interface);
-            let at = (interface.origin.0.at, pointer.as_str());
-            let facts = self.facts(at, &interface.name).and_then(|facts| {
-                if let Some(first) = owners.get(&facts.ifindex) {
-                    let message = format!(
-                        "interface {} is the one of {first} (ifindex {})",
-                        interface.name, facts.ifindex
-                    );
-                    return Err(self.fault(at, Duplicate, message));
-                }
-                owners.insert(facts.ifindex, pointer.clone());
-                Ok(facts)
-            });
-            match (facts, &mut interfaces) {
-                (Ok(facts), Ok(rows)) => {
-                    let row = Tenant {
-                        hash_table: spec.hash_table,
-                        icmp: spec.icmp,
-                        mss: spec.mss,
-                        pin_quota: spec.pin_quota,
-                        gateway6: interface.gateway6,
-                        gateway4: interface.gateway4,
-                        ..Tenant::new(spec.table, spec.argument)
-                    };
-                    rows.insert(facts.ifindex, row);
-                }
-                (Err(reported), _) => interfaces = Err(reported),
-                (Ok(_), Err(_)) => {}
-            }
-        }
-        let routes: Vec<_> = spec
-            .routes
-            .iter()
-            .map(|route| {
-                let target = match &route.to {
-                    RouteTo::Pass => RouteTarget::Pass,
-                    RouteTo::Block(block) => RouteTarget::Block(*block),
-                    RouteTo::Class(class) => RouteTarget::Class(*class),
-                    RouteTo::Shard { sid, next_hop } => {
-                        let pointer = format!("{}/to/next_hop", spec.route_pointer(route));
-                        let next_hop = self.next_hop((route.origin.0.at, &pointer), next_hop)?;
-                        RouteTarget::Shard {
-                            sid: *sid,
-                            next_hop,
-                        }
-                    }
-                };
-                Ok((route.prefix, target))
-            })
-            .collect();
+    fn tenant(&mut self, spec: &TenantSpec) -> Checked<ResolvedTenant> {
+        let interfaces = spec.interfaces.iter();
+        let interfaces = all(interfaces.map(|interface| self.interface(spec, interface)));
+        let routes = all(spec.routes.iter().map(|route| self.route(spec, route)));
         Ok(ResolvedTenant {
             table: spec.table,
             argument: spec.argument,
-            interfaces: interfaces?,
-            routes: routes.into_iter().collect::<Checked<_>>()?,
+            interfaces: interfaces?.into_iter().collect(),
+            routes: routes?.into_iter().collect(),
         })
+    }
+
+    fn interface(&mut self, tenant: &TenantSpec, spec: &InterfaceSpec) -> Checked<(u32, Tenant)> {
+        let pointer = tenant.interface_pointer(spec);
+        let at = (spec.origin.0.at, pointer.as_str());
+        let ifindex = self.facts(at, &spec.name)?.ifindex;
+        if let Some(first) = self.owners.get(&ifindex) {
+            let name = &spec.name;
+            let message = format!("interface {name} is the one of {first} (ifindex {ifindex})");
+            return Err(self.fault(at, Duplicate, message));
+        }
+        self.owners.insert(ifindex, pointer);
+        let row = Tenant {
+            hash_table: tenant.hash_table,
+            icmp: tenant.icmp,
+            mss: tenant.mss,
+            pin_quota: tenant.pin_quota,
+            gateway6: spec.gateway6,
+            gateway4: spec.gateway4,
+            ..Tenant::new(tenant.table, tenant.argument)
+        };
+        Ok((ifindex, row))
+    }
+
+    fn route(&mut self, tenant: &TenantSpec, spec: &RouteSpec) -> Checked<(Prefix, RouteTarget)> {
+        let target = match &spec.to {
+            RouteTo::Pass => RouteTarget::Pass,
+            RouteTo::Block(block) => RouteTarget::Block(*block),
+            RouteTo::Class(class) => RouteTarget::Class(*class),
+            RouteTo::Shard { sid, next_hop } => {
+                let pointer = format!("{}/to/next_hop", tenant.route_pointer(spec));
+                RouteTarget::Shard {
+                    sid: *sid,
+                    next_hop: self.next_hop((spec.origin.0.at, &pointer), next_hop)?,
+                }
+            }
+        };
+        Ok((spec.prefix, target))
     }
 
     fn next_hop(&mut self, (at, pointer): At<'_>, spec: &NextHopSpec) -> Checked<NextHop> {
@@ -278,19 +266,21 @@ impl Resolver<'_> {
     }
 
     fn facts(&mut self, at: At<'_>, name: &InterfaceName) -> Checked<InterfaceFacts> {
-        let facts = (self.interfaces)(name).filter(|facts| facts.ifindex != 0);
+        let facts = match self.known.get(name) {
+            Some(known) => *known,
+            None => {
+                let facts = (self.interfaces)(name).filter(|facts| facts.ifindex != 0);
+                self.known.insert(name.clone(), facts);
+                facts
+            }
+        };
         facts.ok_or_else(|| {
             let message = format!("interface {name} does not exist");
             self.fault(at, NoInterface, message)
         })
     }
 
-    fn fault(
-        &mut self,
-        (at, pointer): At<'_>,
-        code: FaultCode,
-        message: String,
-    ) -> crate::document::reader::Reported {
+    fn fault(&mut self, (at, pointer): At<'_>, code: FaultCode, message: String) -> Reported {
         self.report.fault(at, pointer, code, message)
     }
 }

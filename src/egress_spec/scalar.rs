@@ -189,18 +189,17 @@ fn text_or_number<T, N: TryFrom<u64>>(
     of_text: impl Fn(&str) -> Option<T>,
     of_number: impl Fn(N) -> Option<T>,
 ) -> Read<T> {
-    let Shape::AnyOf([Shape::Choice(texts), Shape::Integer { min, max }]) = *shape else {
-        return Err(Problem::wrong_type("of the described form", value));
+    // Another shape has no text, and any number.
+    let (texts, min, max) = match shape {
+        Shape::AnyOf([Shape::Choice(texts), Shape::Integer { min, max }]) => (*texts, *min, *max),
+        _ => (&[][..], 0, u64::MAX),
     };
     let rule = || format!("must be {}, or {min} to {max}", texts.join(", "));
     match value {
         Value::Text(text) => of_text(text).ok_or_else(|| got(FaultCode::Enum, rule(), text)),
         Value::Integer(_) | Value::OtherNumber { .. } => {
             let number = scalar::number(value, shape)?;
-            let bounds = Shape::Integer {
-                min: *min,
-                max: *max,
-            };
+            let bounds = Shape::Integer { min, max };
             let fitting = integer(value, &bounds).ok().and_then(of_number);
             fitting
                 .ok_or_else(|| Problem::new(FaultCode::Range, format!("{}, got {number}", rule())))

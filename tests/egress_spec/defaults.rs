@@ -95,6 +95,12 @@ fn the_nodes_ecn_is_that_of_its_classes() {
         .classes()
         .iter()
         .all(|class| class.settings.ecn_normal));
+    // NAT66 where the document does not name it as well, and its canonical form says so.
+    let unnamed = with(normal, "/classes", json!([]));
+    let spec = accept(&unnamed);
+    assert!(spec.classes()[0].settings.ecn_normal);
+    let canonical = serde_json::from_slice(&spec.to_canonical_json()).unwrap();
+    assert_eq!(accept(&canonical), spec);
     let one = accept_in(small(), "/classes/1/ecn", json!("normal"));
     let of_classes: Vec<_> = one
         .classes()

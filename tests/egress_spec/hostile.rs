@@ -143,9 +143,9 @@ fn resolve(spec: &Spec) {
             .iter()
             .all(|fault| fault.code.as_str() == "duplicate")),
     }
-    assert!(
-        spec.resolve(|_| None).is_ok() || !spec.tenants().is_empty() || !spec.classes().is_empty()
-    );
+    let missing = spec.resolve(|_| None).err();
+    let mut missing = missing.iter().flatten();
+    assert!(missing.all(|fault| fault.code.as_str() == "no-interface"));
 }
 
 proptest! {

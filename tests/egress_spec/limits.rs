@@ -48,19 +48,46 @@ fn tables_are_primes() {
 
 #[test]
 fn rings_are_powers_of_two() {
-    accept_in(small(), "/limits", json!({"ring_bytes": 65_536}));
+    accept_in(small(), "/limits", json!({"ring_bytes": 4096}));
     refuse_limit(
         "ring_bytes",
         json!(100_000),
         "range",
         "must be a power of two, got 100000",
     );
-    refuse_limit(
-        "ring_bytes",
-        json!(32_768),
-        "range",
-        "must be 65536 to 67108864, got 32768",
+}
+
+#[test]
+fn instances_are_held_to_the_same_bounds() {
+    let (least, most) = (
+        json!({
+            "tenants": 1, "routes": 3, "groups": 2, "members": 1, "table_size": 2, "pins": 1,
+            "flow_pins": 1, "ring_bytes": 4096,
+        }),
+        json!({
+            "tenants": 65_536, "routes": 1_048_576, "groups": 64, "members": 256,
+            "table_size": 65_537, "pins": 4_194_304, "flow_pins": 4_194_304,
+            "ring_bytes": 67_108_864,
+        }),
     );
+    for given in [least, most] {
+        let spec = accept_in(small(), "/limits", given.clone());
+        let limits = guideway::egress::Limits::try_from(spec.limits()).unwrap();
+        let of_instance = json!({
+            "tenants": limits.tenants(), "routes": limits.routes(),
+            "groups": limits.groups.groups(), "members": limits.groups.members(),
+            "table_size": limits.groups.table_size().get(), "pins": limits.pins(),
+            "flow_pins": limits.flow_pins(), "ring_bytes": limits.ring_bytes(),
+        });
+        assert_eq!(of_instance, given);
+    }
+    for bytes in [2048, 134_217_728] {
+        let message = format!("must be 4096 to 67108864, got {bytes}");
+        refuse_limit("ring_bytes", json!(bytes), "range", &message);
+    }
+    let defaults = accept(&small());
+    let defaults = guideway::egress::Limits::try_from(defaults.limits()).unwrap();
+    assert_eq!(defaults, guideway::egress::Limits::default());
 }
 
 #[test]

@@ -303,6 +303,19 @@ fn two_names_of_one_interface_are_one_interface() {
 }
 
 #[test]
+fn one_name_is_asked_for_once() {
+    let asked = std::cell::RefCell::new(Vec::new());
+    let facts = whole();
+    let counted = |name: &InterfaceName| {
+        asked.borrow_mut().push(name.to_string());
+        facts(name)
+    };
+    // Both classes lead through uplink0.
+    accept(&small()).resolve(counted).unwrap();
+    assert_eq!(*asked.borrow(), ["uplink0", "tap0"]);
+}
+
+#[test]
 fn index_0_is_no_interface() {
     let machine = machine(&[("uplink0", 0, UPLINK, 1500), ("tap0", 20, UPLINK, 1500)]);
     let document = with(small(), "/classes/1/shards", json!([]));

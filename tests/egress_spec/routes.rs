@@ -135,6 +135,10 @@ fn classes_of_routes_are_configured() {
         faults(&document.to_string()),
         ["/classes/1/class prefix: is no class: NAT64 prefix 2001:db8:64::/95 has 95 bits, not 96"]
     );
+    // A fault in another part of a class hides none.
+    let document = with(small(), TO, json!("2001:db8:64::/96"));
+    let document = with(document, "/classes/1/reject", json!(1));
+    assert_eq!(faults(&document.to_string()).len(), 2);
     // NAT66 is, though the document does not name it.
     let document = with(small(), "/classes", json!([]));
     accept(&with(document, TO, json!("nat66")));

@@ -48,7 +48,7 @@ fn it_refuses_forms_that_other_tests_leave_to_the_program() {
     for (pointer, value) in [
         ("/limits/tenants", json!(65_537)),
         ("/limits/table_size", json!(65_538)),
-        ("/limits/ring_bytes", json!(65_535)),
+        ("/limits/ring_bytes", json!(4095)),
         ("/classes/0/class", json!("nat44")),
         ("/classes/0/hash_group", json!(256)),
         ("/classes/0/pin_idle", json!("7440")),

@@ -8,7 +8,7 @@ use super::super::spec::{ClassSpec, Place, ShardSpec};
 use super::{limits, next_hop};
 use crate::document::fault::FaultCode::{Capacity, Conflict, Duplicate, Range};
 use crate::document::origin::Origin;
-use crate::document::reader::{Checked, Reader, Report};
+use crate::document::reader::{all, Checked, Reader, Report};
 use crate::document::tree::Node;
 use crate::encap::Ecn;
 use crate::group::{Class, PinIdle, Settings};
@@ -20,7 +20,9 @@ use crate::srv6::BaseSid;
 pub(super) struct ConfiguredClasses {
     /// Those that are known, NAT66 among them.
     known: Vec<Class>,
-    /// All of them, if no fault hides one.
+    /// Whether a fault may hide another one.
+    hidden: bool,
+    /// All of them, if there is no fault.
     pub(super) whole: Checked<Vec<ClassSpec>>,
 }
 
@@ -36,7 +38,7 @@ impl ConfiguredClasses {
 
     /// Whether a route may lead to the class. One that a fault may hide counts as configured.
     pub(super) fn may_have(&self, class: Class) -> bool {
-        self.known.contains(&class) || self.whole.is_err()
+        self.known.contains(&class) || self.hidden
     }
 
     /// The classes as messages name them.
@@ -61,67 +63,59 @@ pub(super) fn read(
     report: &mut Report,
 ) -> ConfiguredClasses {
     let entries = parent.list(&root::CLASSES, report);
-    let mut parts = Vec::new();
-    let mut whole = entries
-        .as_ref()
-        .map(|_| Vec::new())
-        .map_err(|&reported| reported);
-    for (index, node, pointer) in entries.iter().flatten().flat_map(|entries| entries.iter()) {
-        match Part::read(node, pointer, index, limits, node_ecn, report) {
-            Ok(part) => parts.push(part),
-            Err(reported) => whole = Err(reported),
-        }
+    let nodes = entries.iter().flatten().flat_map(|entries| entries.iter());
+    let parts: Vec<_> = nodes
+        .map(|(index, node, pointer)| Part::read(node, pointer, index, limits, node_ecn, report))
+        .collect();
+    let opened = || parts.iter().flatten();
+    let mut known: Vec<Class> = opened().flat_map(|part| part.class).collect();
+    let hidden = entries.is_err() || known.len() < parts.len();
+    unique(opened(), report);
+
+    let whole = all(parts.into_iter().map(|part| part?.whole));
+    let mut whole = entries.and(whole);
+    if !known.contains(&Class::Nat66) {
+        known.insert(0, Class::Nat66);
+        whole = whole.and_then(|mut classes| {
+            classes.insert(0, nat66_without_shards(node_ecn?));
+            Ok(classes)
+        });
     }
-    let known: Vec<Class> = parts.iter().flat_map(|part| part.class).collect();
-    unique(&parts, report);
-    for part in parts {
-        match (part.whole, &mut whole) {
-            (Ok(class), Ok(classes)) => classes.push(class),
-            (Err(reported), _) => whole = Err(reported),
-            (Ok(_), Err(_)) => {}
-        }
+    let classes = known.len();
+    if let Some(groups) = limits
+        .groups
+        .filter(|&groups| classes as u64 > groups.into())
+    {
+        let message =
+            format!("have {classes} classes, nat66 included, more than limits.groups {groups}");
+        parent.fault(&root::CLASSES, Capacity, message, report);
     }
-    let mut configured = ConfiguredClasses { known, whole };
-    configured.complete();
-    configured.capacity(parent, limits, report);
-    configured
+    ConfiguredClasses {
+        known,
+        hidden,
+        whole,
+    }
 }
 
-impl ConfiguredClasses {
-    /// Puts NAT66 first where it is absent.
-    fn complete(&mut self) {
-        if self.known.contains(&Class::Nat66) {
-            return;
-        }
-        self.known.insert(0, Class::Nat66);
-        if let Ok(whole) = &mut self.whole {
-            let without_shards = ClassSpec {
-                class: Class::Nat66,
-                hash_group: None,
-                settings: Settings::default(),
-                shards: Vec::new(),
-                origin: Origin(None),
-            };
-            whole.insert(0, without_shards);
-        }
-    }
-
-    fn capacity(&self, parent: &Reader<'_>, limits: &limits::Part, report: &mut Report) {
-        let Some(groups) = limits.groups else { return };
-        let classes = self.known.len();
-        if classes as u64 > u64::from(groups) {
-            let message =
-                format!("have {classes} classes, nat66 included, more than limits.groups {groups}");
-            parent.fault(&root::CLASSES, Capacity, message, report);
-        }
+/// What NAT66 is where a document does not name it.
+fn nat66_without_shards(node_ecn: Ecn) -> ClassSpec {
+    ClassSpec {
+        class: Class::Nat66,
+        hash_group: None,
+        settings: Settings {
+            ecn_normal: node_ecn == Ecn::Normal,
+            ..Settings::default()
+        },
+        shards: Vec::new(),
+        origin: Origin(None),
     }
 }
 
 /// What no two classes share: the class itself, and the number that placement hashes.
-fn unique(parts: &[Part<'_>], report: &mut Report) {
+fn unique<'a>(parts: impl Iterator<Item = &'a Part<'a>> + Clone, report: &mut Report) {
     let mut classes = HashMap::new();
     let mut hash_groups = HashMap::new();
-    let nat66 = parts.iter().find(|part| part.class == Ok(Class::Nat66));
+    let nat66 = parts.clone().find(|part| part.class == Ok(Class::Nat66));
     // Unless it says another.
     let nat66_has_default = nat66.is_none_or(|nat66| nat66.hash_group == Ok(None));
     for part in parts {
@@ -233,15 +227,10 @@ fn shards(
         parent.fault(&members::SHARDS, Capacity, message, report);
     }
     let mut taken = HashMap::new();
-    let mut shards = Ok(Vec::with_capacity(entries.len()));
-    for (index, node, pointer) in entries.iter() {
-        match (shard(node, pointer, index, &mut taken, report), &mut shards) {
-            (Ok(shard), Ok(shards)) => shards.push(shard),
-            (Err(reported), _) => shards = Err(reported),
-            (Ok(_), Err(_)) => {}
-        }
-    }
-    let mut shards = shards?;
+    let shards = entries
+        .iter()
+        .map(|(index, node, pointer)| shard(node, pointer, index, &mut taken, report));
+    let mut shards = all(shards)?;
     shards.sort_by_key(|shard| shard.sid);
     let active = shards.iter().filter(|shard| shard.is_active()).count();
     if let Some(size) = limits

@@ -10,7 +10,7 @@ use super::class::ConfiguredClasses;
 use super::next_hop;
 use crate::document::fault::FaultCode::{self, Conflict, Duplicate, Missing};
 use crate::document::origin::Origin;
-use crate::document::reader::{Checked, Reader, Report};
+use crate::document::reader::{all, Checked, Reader, Report};
 use crate::document::tree::{Node, Value};
 use crate::route::Prefix;
 
@@ -24,16 +24,10 @@ pub(super) fn read(
         return Ok(Vec::new());
     };
     let mut taken = HashMap::new();
-    let mut routes = Ok(Vec::with_capacity(entries.len()));
-    for (index, node, pointer) in entries.iter() {
-        let route = route(node, pointer, index, classes, &mut taken, report);
-        match (route, &mut routes) {
-            (Ok(route), Ok(routes)) => routes.push(route),
-            (Err(reported), _) => routes = Err(reported),
-            (Ok(_), Err(_)) => {}
-        }
-    }
-    let mut routes = routes?;
+    let routes = entries
+        .iter()
+        .map(|(index, node, pointer)| route(node, pointer, index, classes, &mut taken, report));
+    let mut routes = all(routes)?;
     routes.sort_by_key(|route| route.prefix);
     Ok(routes)
 }

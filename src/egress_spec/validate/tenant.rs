@@ -11,7 +11,7 @@ use super::route;
 use crate::document::fault::FaultCode::Duplicate;
 use crate::document::field::Field;
 use crate::document::origin::Origin;
-use crate::document::reader::{Checked, Reader, Report};
+use crate::document::reader::{all, Checked, Reader, Report};
 use crate::document::scalar::{self, Problem};
 use crate::document::tree::{Node, Value};
 use crate::id::InterfaceName;
@@ -41,16 +41,10 @@ pub(super) fn read(
     let pins = limits.as_ref().map(|limits| limits.pins);
     let pins = pins.map_err(|&reported| reported);
     let mut taken = Taken::default();
-    let mut tenants = Ok(Vec::with_capacity(entries.len()));
-    for (index, node, pointer) in entries.iter() {
-        let tenant = tenant(node, pointer, index, pins, classes, &mut taken, report);
-        match (tenant, &mut tenants) {
-            (Ok(tenant), Ok(tenants)) => tenants.push(tenant),
-            (Err(reported), _) => tenants = Err(reported),
-            (Ok(_), Err(_)) => {}
-        }
-    }
-    let mut tenants = tenants?;
+    let tenants = entries.iter().map(|(index, node, pointer)| {
+        tenant(node, pointer, index, pins, classes, &mut taken, report)
+    });
+    let mut tenants = all(tenants)?;
     tenants.sort_by_key(|tenant| tenant.table);
     Ok(tenants)
 }
@@ -133,25 +127,17 @@ fn interfaces(
     let Some(entries) = parent.list(&members::INTERFACES, report)? else {
         return Ok(Vec::new());
     };
-    let mut interfaces = Ok(Vec::with_capacity(entries.len()));
-    for (index, node, pointer) in entries.iter() {
+    let interfaces = entries.iter().map(|(index, node, pointer)| {
         let place = Place { at: node.at, index };
-        let read = interface(node, pointer.clone(), place, report);
-        let read = read.and_then(|interface| {
-            if let Some(first) = taken.get(&interface.name) {
-                let message = format!("interface {} is already {first}", interface.name);
-                return Err(report.fault(node.at, pointer, Duplicate, message));
-            }
-            taken.insert(interface.name.clone(), pointer);
-            Ok(interface)
-        });
-        match (read, &mut interfaces) {
-            (Ok(interface), Ok(interfaces)) => interfaces.push(interface),
-            (Err(reported), _) => interfaces = Err(reported),
-            (Ok(_), Err(_)) => {}
+        let interface = interface(node, pointer.clone(), place, report)?;
+        if let Some(first) = taken.get(&interface.name) {
+            let message = format!("interface {} is already {first}", interface.name);
+            return Err(report.fault(node.at, pointer, Duplicate, message));
         }
-    }
-    let mut interfaces = interfaces?;
+        taken.insert(interface.name.clone(), pointer);
+        Ok(interface)
+    });
+    let mut interfaces = all(interfaces)?;
     interfaces.sort_by(|one, two| one.name.cmp(&two.name));
     Ok(interfaces)
 }

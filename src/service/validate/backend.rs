@@ -9,7 +9,7 @@ use super::super::spec::{Backend, Routing};
 use super::quic;
 use crate::document::fault::FaultCode::{self, Conflict, Duplicate};
 use crate::document::origin::Origin;
-use crate::document::reader::{count, Checked, Reader, Report};
+use crate::document::reader::{all, count, Checked, Reader, Report};
 use crate::document::scalar::{hex_text, Problem};
 use crate::document::tree::{Node, Value};
 use crate::id::BackendId;
@@ -32,19 +32,11 @@ pub(super) fn read(
         return Ok(Vec::new());
     };
     let mut taken = Taken::default();
-    let mut backends = Ok(Vec::with_capacity(entries.len()));
-    for (index, node, pointer) in entries.iter() {
+    let backends = entries.iter().map(|(index, node, pointer)| {
         let origin = (service_origin, Origin(index));
-        match (
-            backend(node, pointer, origin, quic, &mut taken, report),
-            &mut backends,
-        ) {
-            (Ok(backend), Ok(backends)) => backends.push(backend),
-            (Err(reported), _) => backends = Err(reported),
-            _ => {}
-        }
-    }
-    let mut backends = backends?;
+        backend(node, pointer, origin, quic, &mut taken, report)
+    });
+    let mut backends = all(backends)?;
     backends.sort_by_key(|backend| backend.id);
     Ok(backends)
 }
@@ -120,11 +112,9 @@ fn server_ids(
             return Err(report.fault(node.at, pointer, problem.code, problem.message));
         }
     };
-    let read: Vec<Checked<ServerId>> = entries
+    all(entries
         .into_iter()
-        .map(|(node, pointer)| server_id(node, pointer, reader.pointer(), quic, taken, report))
-        .collect();
-    read.into_iter().collect()
+        .map(|(node, pointer)| server_id(node, pointer, reader.pointer(), quic, taken, report)))
 }
 
 fn server_id(
