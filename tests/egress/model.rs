@@ -299,7 +299,7 @@ fn the_model_and_the_kernel_agree() {
             for _ in 0..packets {
                 let frame = worlds::frame(&mut random);
                 let mut packet = Packet::new(*random.pick(&interfaces), &frame, tick());
-                if random.percent(3) {
+                if random.percent(6) {
                     packet.gso_bytes = 1 + random.below(1500) as u32;
                 }
                 let decision = compare(&mut kernel, &world, &mut pins, &packet);

@@ -363,6 +363,26 @@ pub(crate) fn pins(random: &mut Random, world: &World, now_tick: u32) -> Pins {
     pins
 }
 
+/// A payload behind some extension headers, and the number of the first.
+fn extended(random: &mut Random, mut next: u8, mut payload: Vec<u8>) -> (u8, Vec<u8>) {
+    for _ in 0..random.below(8) {
+        let header = *random.pick(&[0, 43, 44, 51, 60]);
+        let length = random.below(3) as u8;
+        let bytes = match header {
+            44 => 8,
+            51 => 8 + 4 * usize::from(length),
+            _ => 8 + 8 * usize::from(length),
+        };
+        let mut extension = vec![0; bytes];
+        extension[..2].copy_from_slice(&[next, length]);
+        // The offset of a fragment, now and then.
+        extension[3] = if random.percent(10) { 8 } else { 1 };
+        extension.append(&mut payload);
+        (next, payload) = (header, extension);
+    }
+    (next, payload)
+}
+
 /// A frame that a tenant could send, or a broken one.
 pub(crate) fn frame(random: &mut Random) -> Vec<u8> {
     let protocol = *random.pick(&[TCP, UDP, TCP, UDP, 1, ICMPV6, 0, 44, 50, 132]);
@@ -379,7 +399,11 @@ pub(crate) fn frame(random: &mut Random) -> Vec<u8> {
         }
     }
     let mut frame = if random.percent(60) {
-        let mut frame = ipv6(source6(random), destination6(random), protocol, &payload);
+        let (next, payload) = match random.percent(10) {
+            true => extended(random, protocol, payload),
+            false => (protocol, payload),
+        };
+        let mut frame = ipv6(source6(random), destination6(random), next, &payload);
         // Half without a flow label.
         if random.percent(50) {
             frame[15] &= 0xf0;
