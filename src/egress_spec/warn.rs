@@ -142,21 +142,24 @@ impl Spec {
                 format!("no segment size of tenant {table} is lowered, as encap.mss says none"),
             );
         }
-        let mut interfaces: Vec<_> = tenant.interfaces.iter().collect();
-        interfaces.sort_by_key(|interface| interface.origin.0.index);
-        for interface in interfaces {
-            let has_gateway = interface.gateway6.is_some() || interface.gateway4.is_some();
-            if tenant.icmp && !has_gateway {
-                push(
-                    tenant.interface_pointer(interface),
-                    WarningCode::NoGateway,
-                    format!(
-                        "{} has no gateway address that could answer: packets that are too big, or \
-                         may go nowhere, are dropped without a word",
-                        interface.name
-                    ),
-                );
-            }
+        let mute: Vec<_> = tenant
+            .interfaces
+            .iter()
+            .filter(|interface| interface.gateway6.is_none() && interface.gateway4.is_none())
+            .collect();
+        if let Some(first) = mute.first().filter(|_| tenant.icmp) {
+            push(
+                format!("{}/interfaces", tenant.pointer()),
+                WarningCode::NoGateway,
+                format!(
+                    "{} of {} interfaces of tenant {table} ({} first) have no gateway address that \
+                     could answer: packets that are too big, or may go nowhere, are dropped without \
+                     a word",
+                    mute.len(),
+                    tenant.interfaces.len(),
+                    first.name
+                ),
+            );
         }
     }
 }

@@ -132,8 +132,10 @@ fn tenants_that_nothing_brings_or_answers() {
         &["/tenants/0/interfaces no-interfaces: no interface brings packets of tenant 42"],
     );
     let document = with(small(), "/tenants/0/interfaces/1", json!("tap1"));
-    let expected = "/tenants/0/interfaces/1 no-gateway: tap1 has no gateway address that could \
-                    answer: packets that are too big, or may go nowhere, are dropped without a word";
+    let document = with(document, "/tenants/0/interfaces/2", json!("tap2"));
+    let expected = "/tenants/0/interfaces no-gateway: 2 of 3 interfaces of tenant 42 (tap1 first) \
+                    have no gateway address that could answer: packets that are too big, or may go \
+                    nowhere, are dropped without a word";
     assert_eq!(warnings(&document), [expected]);
     warn_in(document, "/tenants/0/icmp", json!(false), &[]);
     let ipv4 = json!({"name": "tap1", "gateway4": "192.0.2.1"});
