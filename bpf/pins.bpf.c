@@ -59,6 +59,7 @@ struct gw_doomed {
 	__u32 group_id;
 	__u32 tag; /* of the key */
 	__u32 counter; /* enum gw_egress_counter: why */
+	__u32 last_seen_tick; /* as it was judged */
 	__u32 now_tick;
 	bool by_rule; /* of idleness or generation, which has to hold still */
 };
@@ -141,9 +142,13 @@ static __always_inline enum gw_pin_fate gw_remove(void *map, const void *key,
 		return GW_PIN_CHANGED;
 	if (gw_load_tag(pin) != doomed->tag)
 		return gw_give_back(pin, claimed, bind, GW_PIN_TORN);
-	/* A packet may have used it since, by what has been published since. */
+	/*
+	 * Pins may live longer by what has been published since, and a packet have used it. By what was
+	 * published before no packet follows it: a later time in it is that of one that binds it anew,
+	 * and is too late.
+	 */
 	if (doomed->by_rule && claimed != bind) {
-		standing = gw_stand(doomed->group_id, bind, gw_load_last_seen(pin),
+		standing = gw_stand(doomed->group_id, bind, doomed->last_seen_tick,
 				    doomed->now_tick);
 		if (standing != GW_STANDS_IDLE && standing != GW_STANDS_STALE)
 			return gw_give_back(pin, claimed, bind, GW_PIN_CHANGED);
@@ -154,6 +159,7 @@ static __always_inline enum gw_pin_fate gw_remove(void *map, const void *key,
 	if (error)
 		return gw_give_back(pin, claimed, bind, GW_PIN_BUSY);
 	*counted = gw_return_quota(doomed->table_id);
+	/* Nobody else uses this counter: a packet that comes in between counts something else. */
 	gw_egress_count(doomed->counter);
 	return GW_PIN_REMOVED;
 }
@@ -226,8 +232,9 @@ static __always_inline bool gw_judge(struct gw_walk *walk, const struct gw_found
 	__u32 standing;
 
 	doomed->bind = found->bind;
+	doomed->last_seen_tick = found->last_seen_tick;
 	doomed->now_tick = ctx->now_tick;
-	standing = gw_stand(doomed->group_id, doomed->bind, found->last_seen_tick,
+	standing = gw_stand(doomed->group_id, doomed->bind, doomed->last_seen_tick,
 			    doomed->now_tick);
 	doomed->counter = gw_sentence(&walk->batch->counts, ctx->removal, standing,
 				      gw_held(doomed->bind).dead);

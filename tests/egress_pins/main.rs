@@ -14,6 +14,7 @@ mod netns;
 mod reference;
 
 mod beside;
+mod instance;
 mod many;
 mod packets;
 mod pressure;

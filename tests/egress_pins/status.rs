@@ -10,6 +10,7 @@ use guideway::abi;
 use guideway::egress::pins::{
     copy, Flow, Held, Holder, MemberPins, Pin, Pins, Rules, Scope, Standings, Tick,
 };
+use guideway::error::ErrorKind;
 use guideway::group::{
     allocate, plan, Candidate, Class, Classes, Context, GroupSpec, Limits, Snapshot,
 };
@@ -97,7 +98,7 @@ fn pins_are_listed_as_packets_made_them() {
         let holders: BTreeSet<_> = listed.iter().map(|pin| pin.holder).collect();
         assert_eq!(holders, expected);
         for pin in listed {
-            assert_eq!(pins.find(&pin.holder).expect("read"), Some(Ok(pin)));
+            assert_eq!(pins.find(&pin.holder).expect("read"), Some(pin));
             let Held { slot, generation } = pin.held;
             assert_eq!(generation.get(), 7 + u32::from(slot.get()));
             assert!(now().since(pin.last_seen) <= 1 && !pin.dead);
@@ -351,6 +352,16 @@ fn rows_that_make_no_sense_are_named() {
                 found[0].contains(said) && found[0].contains("42"),
                 "{found:?}"
             );
+            if key.source == self::key(4).source {
+                let holder = Holder {
+                    table: TableId::new(TABLE),
+                    group: group_id(0),
+                    source: source(4).into(),
+                    flow: None,
+                };
+                let error = pins.find(&holder).expect_err("makes no sense");
+                assert_eq!(error.kind(), ErrorKind::Incompatible, "{error}");
+            }
             assert!(machine.pins.remove(&key).expect("removed"));
         }
     });

@@ -401,8 +401,8 @@ fn one_pin_goes_if_it_is_unchanged() {
             flow: None,
         };
         let find = |number| {
-            let found = pins.find(&holder(number)).expect("read");
-            found.expect("a pin").expect("readable")
+            let found = pins.find(&holder(number)).expect("readable");
+            found.expect("a pin")
         };
         let (first, second) = (find(0), find(1));
         // Being used is no change, being bound anew is, to the same shard as well.
@@ -434,7 +434,7 @@ fn one_pin_goes_if_it_is_unchanged() {
         });
         read.expect("readable");
         let flow = flow.expect("a flow's pin");
-        assert_eq!(pins.find(&flow.holder).expect("read"), Some(Ok(flow)));
+        assert_eq!(pins.find(&flow.holder).expect("read"), Some(flow));
         assert_eq!(sweeper.remove_pin(&flow).expect("a call"), Fate::Removed);
         assert_balance(&machine);
     });

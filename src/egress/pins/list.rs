@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use super::{Holder, Pin};
+use super::{Holder, Pin, ReadError};
 use crate::abi;
 use crate::kernel::map::{Map, ShapeError};
 use crate::kernel::typed::Hash;
@@ -44,8 +44,8 @@ impl Pins {
     /// The pin of a holder.
     ///
     /// # Errors
-    /// The kernel refuses; an unreadable row is the inner error.
-    pub fn find(&self, holder: &Holder) -> Result<Option<Result<Pin, RowError>>, SysError> {
+    /// The kernel refuses, or there is a row that no program of this library writes.
+    pub fn find(&self, holder: &Holder) -> Result<Option<Pin>, ReadError> {
         let row = match &holder.flow {
             None => self.sources.get(&holder.source_key())?,
             Some(flow) => match holder.flow_key(flow) {
@@ -53,7 +53,7 @@ impl Pins {
                 None => None,
             },
         };
-        Ok(row.map(|row| Pin::new(*holder, &row)))
+        Ok(row.map(|row| Pin::new(*holder, &row)).transpose()?)
     }
 
     /// Calls `each` with every pin of both kinds until it breaks off, in no order. Those that stay are

@@ -18,6 +18,7 @@
 
 mod error;
 mod grow;
+mod instance;
 mod list;
 mod pin;
 mod report;
@@ -26,7 +27,7 @@ mod sweeper;
 mod tick;
 
 pub use crate::pin::{Flow, Holder};
-pub use error::SweepError;
+pub use error::{ReadError, SweepError};
 pub use grow::{copy, Copied};
 pub use list::{Pins, Use};
 pub use pin::{Held, Pin};

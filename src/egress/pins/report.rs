@@ -80,8 +80,8 @@ pub struct Report {
     pub removed: Removed,
     /// Pins that were to be removed, and left alone: packets renewed them meanwhile, or they were gone.
     pub changed: u64,
-    /// Pins that were to be removed, and left alone, for their tag is another key's. No program of this
-    /// library leaves one behind.
+    /// Pins that were to be removed, and left alone, for their tag is another key's. No packet follows
+    /// such a pin, and no program of this library leaves one behind.
     pub torn: u64,
     /// Pins that were to be removed, and are there still: their part of the table was locked.
     pub busy: u64,
@@ -92,11 +92,11 @@ pub struct Report {
 }
 
 impl Report {
-    /// Whether nothing is left that was to be removed when it was found. Pins that packets make
-    /// meanwhile are not looked at.
+    /// Whether nothing that packets would follow is left of what was to be removed when it was found.
+    /// Pins that packets make meanwhile are not looked at.
     #[must_use]
     pub const fn is_complete(&self) -> bool {
-        self.changed == 0 && self.torn == 0 && self.busy == 0
+        self.changed == 0 && self.busy == 0
     }
 
     pub(super) fn add(&mut self, counts: &abi::PinCounts) {

@@ -9,14 +9,18 @@ use crate::group::{Generation, GroupId, Slot, Snapshot};
 use crate::kernel::SysError;
 use crate::route::TableId;
 
-/// How a pin stands; what each means is said at [`Standings`].
+/// How a pin stands. How many do, and more of what it means: [`Standings`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[allow(missing_docs)]
 pub enum Standing {
+    /// In use, or not idle for long enough.
     Live,
+    /// Without a packet for too long.
     Idle,
+    /// Of a tenure that is over.
     Stale,
+    /// About to be deleted.
     Dead,
+    /// Of a group that is not published.
     Unjudged,
 }
 

@@ -165,7 +165,7 @@ impl Sweeper {
     ) -> Result<Report, SweepError> {
         let mut report = self.pass(scope, removal.0, now)?;
         for _ in 1..PASSES {
-            if report.changed == 0 && report.busy == 0 {
+            if report.is_complete() {
                 break;
             }
             report.go_on(&self.pass(scope, removal.0, now)?);
