@@ -5,7 +5,7 @@ use std::net::Ipv6Addr;
 
 use bytemuck::Zeroable;
 use guideway::abi;
-use guideway::egress::pins::{Pins, Sweeper, Tick};
+use guideway::egress::pins::{Holder, Pins, Sweeper, Tick};
 use guideway::group::{GroupId, Limits};
 use guideway::kernel::map::Update;
 
@@ -150,16 +150,6 @@ pub(crate) fn assert_balance(machine: &Machine) {
     assert_eq!(pins, BTreeMap::new(), "pins of tables without a count");
 }
 
-/// The tag of a pin of an address, written down from the definition once more.
 pub(crate) fn tag(key: &abi::PinKey) -> u32 {
-    let words: [u64; 2] = bytemuck::cast(key.source);
-    let whose =
-        u64::from(key.group_id) << 40 | u64::from(key.family) << 32 | u64::from(key.table_id);
-    let products = [
-        whose.wrapping_mul(0x6a09_e667_f3bc_c909),
-        words[0].wrapping_mul(0xbb67_ae85_84ca_a73b),
-        words[1].wrapping_mul(0x3c6e_f372_fe94_f82b),
-    ];
-    let mixed = products.into_iter().fold(0_u64, u64::wrapping_add);
-    (mixed >> 32) as u32
+    Holder::of_source(key).expect("a key").tag()
 }
