@@ -5,8 +5,9 @@
  * It runs where a tenant's packets come in from its interface. Fail open before a route matches: what
  * is not ours is left to the next program. Fail closed after that: the packet is sent to the shard of
  * its route, or to the member of a group that its pin or the group's table names, or it is dropped for
- * a named reason; only a route that says so lets it pass.
+ * a named reason, of some of which its sender is told; only a route that says so lets it pass.
  */
+#include "egress/answer.h"
 #include "egress/encap.h"
 #include "egress/length.h"
 #include "egress/parse.h"
@@ -30,6 +31,8 @@ static __always_inline int gw_to_group(struct gw_egress_run *run)
 	const struct gw_member *member;
 	int step = gw_select(run, &choice);
 
+	if (step == GW_EGRESS_DROP_GROUP_EMPTY)
+		run->answered = (choice.group->flags & GW_GROUP_REJECT) != 0;
 	if (step != GW_NEXT)
 		return step;
 	member = choice.member;
@@ -52,6 +55,7 @@ static __always_inline int gw_follow_route(struct gw_egress_run *run)
 	case GW_ROUTE_GROUP:
 		return gw_to_group(run);
 	case GW_ROUTE_BLOCK:
+		run->answered = run->route->action == GW_BLOCK_UNREACHABLE;
 		return GW_EGRESS_DROP_BLOCKED;
 	default:
 		return GW_EGRESS_DROP_BAD_ROUTE;
@@ -85,6 +89,8 @@ static __always_inline int gw_egress_verdict(__u32 end)
 	switch (end) {
 	case GW_EGRESS_SHARD:
 	case GW_EGRESS_GROUP:
+	case GW_EGRESS_ICMP_SENT:
+	case GW_EGRESS_UNREACH_SENT:
 		return TC_ACT_REDIRECT;
 	case GW_EGRESS_PASS:
 		return TC_ACT_UNSPEC;
@@ -105,6 +111,8 @@ int gw_egress(struct __sk_buff *skb)
 		end = gw_follow_route(&run);
 	if (end == GW_NEXT)
 		end = gw_send(&run);
+	if (run.answered && run.tenant_flags & GW_TENANT_ICMP)
+		end = gw_answer_instead(&run, end);
 	gw_egress_count(end);
 	return gw_egress_verdict(end);
 }

@@ -415,7 +415,8 @@ fn they_suffice_for_egress() {
             let object = load().unwrap_or_else(|error| panic!("{error}"));
             let verified = object.program.verified_instructions();
             println!("gw_egress: {verified} instructions verified");
-            assert!(verified < 50_000, "{verified}");
+            // A tenth of what the verifier allows.
+            assert!(verified < 100_000, "{verified}");
         });
     });
 }

@@ -74,7 +74,7 @@ static __always_inline void gw_take_hop(struct gw_egress_run *run, const struct 
 
 static __always_inline int gw_encapsulate(struct gw_egress_run *run)
 {
-	struct gw_outer *outer = &run->outer;
+	struct gw_ipv6_frame *outer = &run->outer;
 	__u32 first;
 
 	outer->type = bpf_htons(GW_ETH_IPV6);

@@ -38,15 +38,16 @@ static __always_inline __u32 gw_crossing_bytes(const struct gw_egress_run *run)
 	return bytes > run->inner_bytes ? bytes : run->inner_bytes;
 }
 
-static __always_inline int gw_check_length(const struct gw_egress_run *run)
+static __always_inline int gw_check_length(struct gw_egress_run *run)
 {
 	/* A packet too long for its own length field has 0 there, and is to be segmented. */
 	if (run->inner_bytes > 0xffff ||
 	    (run->skb->gso_size && run->skb->len - GW_ETH_BYTES > 0xffff))
 		return GW_EGRESS_DROP_TOO_LONG;
-	if (run->link_mtu && gw_crossing_bytes(run) + GW_EGRESS_OUTER_BYTES > run->link_mtu)
-		return GW_EGRESS_DROP_TOO_BIG;
-	return GW_NEXT;
+	if (!run->link_mtu || gw_crossing_bytes(run) + GW_EGRESS_OUTER_BYTES <= run->link_mtu)
+		return GW_NEXT;
+	run->answered = (run->profile & GW_PROFILE_ICMP_TOO_BIG) != 0;
+	return GW_EGRESS_DROP_TOO_BIG;
 }
 
 #endif

@@ -45,17 +45,17 @@ static __always_inline int gw_find_tenant(struct gw_egress_run *run)
 #pragma unroll
 	for (int i = 0; i < GW_TENANT_LOOKS; i++) {
 		const struct gw_tenant *tenant = bpf_map_lookup_elem(&gw_tenants, &ifindex);
-		__u16 flags;
 
 		if (!tenant)
 			continue;
 		run->table_id = *(const volatile __u32 *)&tenant->table_id;
 		run->pin_quota = *(const volatile __u32 *)&tenant->pin_quota;
 		run->tenant_argument = *(const volatile __u16 *)&tenant->argument;
-		flags = *(const volatile __u16 *)&tenant->flags;
+		run->tenant_flags = *(const volatile __u16 *)&tenant->flags;
 		/* Last: what was read before belongs to it. */
 		if (*(const volatile __u32 *)&tenant->ifindex == ifindex)
-			return flags & GW_TENANT_ENABLED ? GW_NEXT : GW_EGRESS_SKIP_NO_TENANT;
+			return run->tenant_flags & GW_TENANT_ENABLED ? GW_NEXT :
+								       GW_EGRESS_SKIP_NO_TENANT;
 		foreign = true;
 	}
 	return foreign ? GW_EGRESS_DROP_BAD_SNAPSHOT : GW_EGRESS_SKIP_NO_TENANT;

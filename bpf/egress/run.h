@@ -3,37 +3,12 @@
 #ifndef GW_EGRESS_RUN_H
 #define GW_EGRESS_RUN_H
 
-#include "../lib/ip.h"
 #include "../lib/verifier.h"
 #include "../maps/egress.h"
+#include "frame.h"
 
 /* What a step returns when the packet goes on; else the counter that it ends in. */
 #define GW_NEXT (-1)
-
-enum gw_wire {
-	GW_ETH_BYTES = 14,
-	GW_ETH_IPV4 = 0x0800,
-	GW_ETH_IPV6 = 0x86dd,
-	GW_PROTO_IPIP = 4,
-	GW_PROTO_TCP = 6,
-	GW_PROTO_UDP = 17,
-	GW_PROTO_IPV6 = 41,
-	GW_PROTO_ICMPV6 = 58,
-};
-
-/* What is put in front of the inner packet. */
-struct gw_outer {
-	__u8 dmac[6];
-	__u8 smac[6];
-	__be16 type;
-	__be32 version_class_label;
-	__be16 payload_bytes;
-	__u8 next_header;
-	__u8 hop_limit;
-	__u8 source[16];
-	__u8 destination[16];
-} __attribute__((packed, aligned(2)));
-_Static_assert(sizeof(struct gw_outer) == GW_ETH_BYTES + GW_EGRESS_OUTER_BYTES, "no padding");
 
 struct gw_egress_run {
 	struct __sk_buff *skb;
@@ -48,6 +23,7 @@ struct gw_egress_run {
 	__u32 l4_at; /* from the beginning of the frame */
 	__u32 inner_label; /* IPv6 */
 	__u16 tenant_argument;
+	__u16 tenant_flags; /* enum gw_tenant_flag */
 	__u8 family; /* enum gw_family */
 	__u8 protocol; /* the first next header */
 	__u8 fragment; /* IPv4: any part of one */
@@ -58,8 +34,9 @@ struct gw_egress_run {
 	__u32 link_mtu;
 	__u32 profile; /* that of all, and the group's */
 	__u32 counters_at; /* of its slot */
-	__u16 zero; /* so that the outer addresses are aligned */
-	struct gw_outer outer;
+	__u8 answered; /* its drop is, if the tenant wants answers */
+	__u8 zero; /* so that the outer addresses are aligned */
+	struct gw_ipv6_frame outer;
 } __attribute__((aligned(8)));
 _Static_assert(__builtin_offsetof(struct gw_egress_run, outer) % 8 == 2, "whole words");
 

@@ -3,9 +3,8 @@
 #ifndef GW_LIB_EMIT_H
 #define GW_LIB_EMIT_H
 
+#include "bucket.h"
 #include "run.h"
-
-#define GW_SECOND_NS 1000000000ULL
 
 /* The kind of event that a packet with this end gives, or -1. */
 static __always_inline int gw_event_kind(const struct gw_packet *packet)
@@ -34,22 +33,6 @@ static __always_inline int gw_event_kind(const struct gw_packet *packet)
 	default:
 		return -1;
 	}
-}
-
-/* Puts the tokens of the time since into the bucket, which holds those of one second. */
-static __always_inline void gw_refill(struct gw_event_bucket *bucket, __u64 now, __u32 rate)
-{
-	__u64 step = GW_SECOND_NS / rate;
-	__u64 tokens = (now - bucket->refilled_ns) / step;
-
-	if (tokens >= rate) {
-		bucket->tokens = rate;
-		bucket->refilled_ns = now;
-		return;
-	}
-	bucket->refilled_ns += tokens * step;
-	tokens += bucket->tokens;
-	bucket->tokens = tokens < rate ? tokens : rate;
 }
 
 /* Every byte is written: the ring hands out memory with old content. */
@@ -88,7 +71,8 @@ GW_GLOBAL int gw_emit(struct xdp_md *ctx, struct gw_packet *packet, __u32 kind)
 	if (!bucket || !packet || !packet->events_per_second)
 		return 0;
 	now = bpf_ktime_get_coarse_ns();
-	gw_refill(bucket, now, packet->events_per_second);
+	gw_refill(&bucket->refilled_ns, &bucket->tokens, now, packet->events_per_second,
+		  packet->events_per_second);
 	if (!bucket->tokens) {
 		bucket->empty_jiffies = bpf_jiffies64();
 		bucket->suppressed++;

@@ -41,6 +41,28 @@ struct {
 	__array(values, struct gw_eg_conf);
 } gw_eg_config SEC(".maps");
 
+/* What is left of what may be done so often, and what was not done since it was. */
+struct gw_egress_bucket {
+	__u64 refilled_ns;
+	__u32 tokens;
+	__u32 suppressed;
+};
+
+/* By the counter of what is limited. Working state: nobody else reads it. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__type(key, __u32);
+	__type(value, struct gw_egress_bucket);
+	__uint(max_entries, GW_EGRESS_COUNTERS);
+} gw_eg_bucket SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__type(key, __u32);
+	__type(value, struct gw_scratch);
+	__uint(max_entries, 1);
+} gw_eg_scratch SEC(".maps");
+
 /* By group and slot: group * gw_max_members + slot. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);

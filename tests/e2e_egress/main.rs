@@ -3,6 +3,7 @@
 //! seg6local takes the outer header off (End.DX6 and End.DX4, RFC 8986) and sends the packet on to a
 //! server.
 
+mod answers;
 #[path = "../egress/frames.rs"]
 #[allow(dead_code)]
 mod frames;

@@ -3,8 +3,10 @@
 
 use guideway::kernel::tc;
 
+use crate::frames::*;
 use crate::machine::*;
 use crate::netns;
+use crate::raw::Raw;
 use crate::world::*;
 
 /// With segmentation by the device and without, and with checksums by it and by the tenant.
@@ -56,5 +58,34 @@ fn a_filter_of_clsact_does_the_same() {
         world.exchange(SERVER6);
         world.exchange(SERVER4);
         assert!(world.count(C::GW_EGRESS_GROUP) > 20);
+    });
+}
+
+/// Echo requests are answered by the server, and the answers come back past the shard.
+#[test]
+fn echo_requests_come_back() {
+    in_world("e2e_egress::echo", |world| {
+        let raw = Raw::listener(&world.tenant, "gw-inside");
+        let mut echo = vec![0, 0, 0, 0, 0x12, 0x34, 0, 1];
+        echo.extend(bytes(777));
+        let far6 = SERVER6.parse().expect("an address");
+        let far4 = SERVER4.parse().expect("an address");
+        let tenant6 = TENANT6.parse().expect("an address");
+        let tenant4 = TENANT4.parse().expect("an address");
+        echo[0] = 128;
+        raw.send(&with_checksums(ipv6(tenant6, far6, ICMPV6, &echo)));
+        raw.receive(|frame| {
+            frame.len() == 54 + echo.len() && frame[54] == 129 && frame[58..] == echo[4..]
+        });
+        echo[0] = 8;
+        let sum = checksum(&echo);
+        echo[2..4].copy_from_slice(&sum.to_be_bytes());
+        let mut frame = ipv4(tenant4, far4, 1, 0, &echo);
+        let sum = checksum(&frame[14..34]);
+        frame[24..26].copy_from_slice(&sum.to_be_bytes());
+        raw.send(&frame);
+        raw.receive(|frame| {
+            frame.len() == 34 + echo.len() && frame[34] == 0 && frame[38..] == echo[4..]
+        });
     });
 }

@@ -162,9 +162,16 @@ pub(crate) fn bind(inside: &Namespace, at: SocketAddr) -> UdpSocket {
 }
 
 impl World {
-    /// Sends much by TCP both ways, and some datagrams of every size up to the largest. The average
-    /// number of bytes in a frame of the tenant on the first way.
+    /// Sends much by TCP both ways, and datagrams of every size. The average number of bytes in a frame
+    /// of the tenant on the first way.
     pub(crate) fn exchange(&self, server: &str) -> u64 {
+        let average = self.transfer(server);
+        self.datagrams(address(server));
+        average
+    }
+
+    /// Sends much by TCP both ways. The average number of bytes in a frame of the tenant on the first way.
+    pub(crate) fn transfer(&self, server: &str) -> u64 {
         let at = address(server);
         let listener = self.server.run(|| TcpListener::bind(at)).expect("inside");
         let listener = listener.expect("a listener");
@@ -191,7 +198,6 @@ impl World {
         assert!(got == sent, "the bytes came back as others");
         let tenant = if at.is_ipv4() { TENANT4 } else { TENANT6 };
         assert_eq!(from, tenant.parse::<IpAddr>().expect("an address"));
-        self.datagrams(at);
         (after.1 - before.1) / (after.0 - before.0)
     }
 
@@ -204,6 +210,14 @@ impl World {
             let sent = bytes(count);
             client.send_to(&sent, at).expect("sent");
             let mut got = vec![0; 2000];
+            let (length, _) = server.recv_from(&mut got).expect("received");
+            assert!(got[..length] == sent, "{count} bytes came as others");
+        }
+        // Cut up into fragments by the tenant.
+        for count in [largest + 1, 4000, 20_000] {
+            let sent = bytes(count);
+            client.send_to(&sent, at).expect("sent");
+            let mut got = vec![0; 65_536];
             let (length, _) = server.recv_from(&mut got).expect("received");
             assert!(got[..length] == sent, "{count} bytes came as others");
         }

@@ -2,7 +2,7 @@
 //! The loaded program between a tenant's interface and an uplink, in a namespace of the test's own.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use bytemuck::{bytes_of, Zeroable};
 use guideway::abi;
@@ -24,6 +24,10 @@ pub(crate) const NODE: &str = "2001:db8:ff01:1:e000::";
 pub(crate) const FROM: &str = "2001:db8:ff01:1:e2a5::";
 pub(crate) const DMAC: [u8; 6] = [2, 0, 0, 0, 9, 9];
 pub(crate) const SMAC: [u8; 6] = [2, 0, 0, 0, 8, 8];
+
+/// Who answers the tenant.
+pub(crate) const GATEWAY6: &str = "2001:db8:aaaa::1";
+pub(crate) const GATEWAY4: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 
 pub(crate) const SKIP: i32 = -1;
 pub(crate) const DROP: i32 = 2;
@@ -118,6 +122,34 @@ impl Machine {
         self.pin_use
             .update(&table_id, &pins, Update::Any)
             .expect("room");
+    }
+
+    /// Makes the tenant's row one that wants answers, with a change.
+    pub(crate) fn want_answers(&self, change: impl FnOnce(&mut abi::Tenant)) {
+        let row = self.tenants.get(&self.tenant).expect("read");
+        let mut row = row.expect("a row");
+        let (enabled, icmp) = (
+            abi::TenantFlag::GW_TENANT_ENABLED,
+            abi::TenantFlag::GW_TENANT_ICMP,
+        );
+        row.flags = (enabled.0 | icmp.0) as u16;
+        row.gateway6 = GATEWAY6.parse::<Ipv6Addr>().expect("an address").octets();
+        row.gateway4 = GATEWAY4.octets();
+        change(&mut row);
+        let changed = self.tenants.update(&row.ifindex, &row, Update::Any);
+        changed.expect("room");
+    }
+
+    /// Tells senders of packets that are too big, at most so often in a second and at once.
+    pub(crate) fn configure_answers(&self, icmp_rate: u32, icmp_burst: u32) {
+        self.set_config(&abi::EgressConfig {
+            node_sid: NODE.parse::<Ipv6Addr>().expect("a SID").octets(),
+            profile: abi::EgressProfile::GW_PROFILE_ICMP_TOO_BIG.0,
+            hop_limit: 64,
+            icmp_rate,
+            icmp_burst,
+            ..Zeroable::zeroed()
+        });
     }
 
     pub(crate) fn configure(&self, profile: u32) {
@@ -374,10 +406,6 @@ impl Machine {
     #[allow(dead_code)] // not every test binary attaches it
     pub(crate) fn program(&self) -> &Program {
         &self.object.program
-    }
-
-    pub(crate) fn verified_instructions(&self) -> u32 {
-        self.object.program.verified_instructions()
     }
 }
 

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! The egress program on the kernel: each packet's end, its bytes and what was counted.
 
+mod answers;
 #[path = "../differential/random.rs"]
 #[allow(dead_code)]
 mod chance;
+
 #[allow(dead_code)]
 mod frames;
 mod groups;

@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use bytemuck::Zeroable;
 use guideway::abi;
+use guideway::kernel::egress_object::Options;
 use guideway::kernel::run::ClassifierRun;
 
 use crate::frames::*;
@@ -209,8 +210,26 @@ fn the_traffic_class_is_that_of_the_profile() {
 #[test]
 fn the_verifier_has_little_to_do() {
     isolated("egress::ordinary::verifier", || {
-        let verified = Machine::new().verified_instructions();
+        let options = Options {
+            verifier_report: true,
+            ..Options::default()
+        };
+        let object = options.load().unwrap_or_else(|error| panic!("{error}"));
+        let verified = object.program.verified_instructions();
         println!("{verified} instructions verified");
         assert!(verified > 100 && verified <= 20_000, "{verified}");
+        // Of the program, and of each function that it calls. Linux refuses more along any way.
+        let report = object.verifier_report();
+        let depths = report
+            .lines()
+            .find_map(|line| line.strip_prefix("stack depth "))
+            .expect("stack depths");
+        let depths: Vec<u32> = depths
+            .split('+')
+            .map(|depth| depth.parse().expect("a number"))
+            .collect();
+        println!("{depths:?} bytes of stack");
+        let deepest = depths[0] + depths[1..].iter().max().copied().unwrap_or(0);
+        assert!(deepest <= 512, "{depths:?}");
     });
 }
