@@ -77,6 +77,7 @@
 mod canonical;
 mod field;
 mod members;
+mod memory;
 mod resolve;
 mod scalar;
 pub mod schema;
@@ -86,6 +87,7 @@ mod warn;
 
 pub use crate::document::digest::SpecDigest;
 pub use crate::document::fault::{Fault, FaultCode, Faults};
+pub use memory::Memory;
 pub use resolve::{InterfaceFacts, Resolved, ResolvedTenant, RouteTarget};
 pub use spec::{
     ClassSpec, InterfaceSpec, Limits, NextHopSpec, RouteSpec, RouteTo, ShardSpec, Spec, TenantSpec,
