@@ -2,6 +2,7 @@
 //! What can go wrong with an instance, by what was tried.
 
 use super::limits::LimitError;
+use super::pins::{Report, SweepError};
 use super::publish::Step;
 use crate::encap::InvalidHopLimit;
 use crate::error::ErrorKind;
@@ -161,6 +162,18 @@ pub enum PublishError {
     /// What is in force cannot be read.
     #[error(transparent)]
     Instance(#[from] InstanceError),
+    /// Pins of former slot generations could not be removed.
+    #[error(transparent)]
+    Pins(#[from] SweepError),
+    /// Pins of former slot generations are left, and the plan would use these numbers again.
+    #[error("group {group}: pins of former slot generations are left: {report:?}")]
+    #[non_exhaustive]
+    PinsLeft {
+        /// The group.
+        group: GroupId,
+        /// What the last pass found.
+        report: Box<Report>,
+    },
     /// The kernel refused a step. Behind [`Step::Swap`] the new snapshot is in force.
     #[error("{what}: {step}: {error}")]
     #[non_exhaustive]
@@ -203,7 +216,8 @@ impl PublishError {
             | Self::Image(_) => ErrorKind::Invalid,
             Self::Instance(error) => error.kind(),
             Self::Step { error, .. } => error.kind(),
-            Self::Aborted { .. } => ErrorKind::Partial,
+            Self::Pins(error) => error.kind(),
+            Self::PinsLeft { .. } | Self::Aborted { .. } => ErrorKind::Partial,
         }
     }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::error::InstanceError;
 use super::limits::Limits;
+use super::pins::Sweeper;
 use crate::abi;
 use crate::group::{GroupId, HighWater};
 use crate::kernel::egress_object::Options;
@@ -213,6 +214,7 @@ pub struct Writer {
     pub(super) lock: StateDirLock,
     /// By group.
     pub(super) marks: Vec<HighWater>,
+    pub(super) sweeper: Option<Sweeper>,
 }
 
 impl Deref for Writer {
@@ -240,6 +242,7 @@ impl Writer {
             egress,
             lock,
             marks,
+            sweeper: None,
         }
     }
 }

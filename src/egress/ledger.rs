@@ -117,6 +117,11 @@ impl Ledger {
         Ok(work(tenants.insert(known)))
     }
 
+    /// Has them read again.
+    pub(super) fn forget_tenants(&self) {
+        self.tenants.take();
+    }
+
     /// The tenant of a table as one of its interfaces has it.
     pub(super) fn tenant(
         &self,

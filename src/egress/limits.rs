@@ -10,8 +10,7 @@ use crate::maglev::{SizeError, TableSize};
 /// Sizes of the maps, fixed when the instance is made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Groups, their members, and the size of their tables.
-    pub groups: group::Limits,
+    pub(super) groups: group::Limits,
     tenants: u32,
     routes: u32,
     pins: u32,
@@ -106,6 +105,18 @@ fn within(limit: &'static str, value: u32, max: u32) -> Result<u32, LimitError> 
 }
 
 impl Limits {
+    /// Groups, their members, and the size of their tables.
+    #[must_use]
+    pub const fn groups(&self) -> group::Limits {
+        self.groups
+    }
+
+    /// The same limits with other groups.
+    #[must_use]
+    pub const fn with_groups(self, groups: group::Limits) -> Self {
+        Self { groups, ..self }
+    }
+
     /// Bytes of the ring of events.
     #[must_use]
     pub const fn ring_bytes(&self) -> u32 {

@@ -13,6 +13,7 @@ mod publish;
 mod retire;
 mod routes;
 mod rows;
+mod tenants;
 mod ticket;
 
 pub use error::{GroupError, GuardError, InstanceError, PublishError};
@@ -28,4 +29,5 @@ pub use retire::{
 };
 pub use routes::{RouteWriteGuard, VerifyError};
 pub use rows::RouteRow;
+pub use tenants::{RemovedTenant, TenantError};
 pub use ticket::{GroupTicket, TicketError, To};

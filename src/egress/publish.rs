@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use super::error::PublishError;
 use super::instance::Writer;
 use super::live::Subject;
+use super::pins::Tick;
 use crate::encap::Encap;
 use crate::group::{Change, Class, GroupId, GroupPlan, Publication};
 use crate::kernel::snapshot::Snapshot;
@@ -22,6 +23,8 @@ use crate::kernel::SysError;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Step {
+    /// Remove pins whose slot generations could come again, if any are about to.
+    Purge,
     /// Create the snapshot's map.
     Create,
     /// Write the snapshot.
@@ -38,7 +41,8 @@ pub enum Step {
 
 impl Step {
     /// Every step, in order.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
+        Self::Purge,
         Self::Create,
         Self::Fill,
         Self::Freeze,
@@ -51,6 +55,7 @@ impl Step {
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::Purge => "remove pins of former slot generations",
             Self::Create => "create the snapshot",
             Self::Fill => "fill the snapshot",
             Self::Freeze => "freeze the snapshot",
@@ -250,6 +255,14 @@ impl Batch<'_> {
         }
         let bytes = plan.snapshot().to_bytes(self.writer.limits.groups)?;
         let subject = Subject::Group(group);
+        self.run(subject, Step::Purge, |_| Ok(()))?;
+        if plan.purge().is_some() {
+            let report = self.writer.sweeper()?.purge(group, Tick::now())?;
+            if !report.is_complete() {
+                let report = Box::new(report);
+                return Err(PublishError::PinsLeft { group, report });
+            }
+        }
         let snapshot = self.store(subject, &bytes)?;
         Ok(Some((subject, snapshot)))
     }

@@ -111,6 +111,15 @@ impl Egress {
 }
 
 impl RouteWriteGuard<'_> {
+    pub(super) fn egress(&self) -> &Egress {
+        self.egress
+    }
+
+    /// Tenants are read again before the next of them is written.
+    pub(super) fn forget_tenants(&self) {
+        self.ledger.forget_tenants();
+    }
+
     /// Routes that are written from now on belong to another writer than the node's control loop,
     /// which leaves them alone.
     pub fn set_origin(&self, origin: Origin) {

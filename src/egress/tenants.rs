@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Tenants that go, and their pins.
+
+use std::time::Duration;
+
+use super::error::{GuardError, InstanceError};
+use super::instance::{Egress, Writer};
+use super::pins::{self, Pins, Report, SweepError, Sweeper, Tick};
+use super::routes::RouteWriteGuard;
+use crate::error::ErrorKind;
+use crate::kernel::barrier::wait_for_packets;
+use crate::kernel::map::Update;
+use crate::kernel::SysError;
+use crate::route::TableId;
+use crate::tenant::Tenant;
+
+/// Why a tenant is not removed, or not wholly: what is left is removed by the next call.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TenantError {
+    /// Packets of the tenant may still come in.
+    #[error("table {table} has interfaces: ifindex {ifindex}")]
+    #[non_exhaustive]
+    InUse {
+        /// The tenant.
+        table: TableId,
+        /// One of its interfaces.
+        ifindex: u32,
+    },
+    /// The barrier is not held.
+    #[error(transparent)]
+    Guard(#[from] GuardError),
+    /// What is there cannot be read.
+    #[error(transparent)]
+    Instance(#[from] InstanceError),
+    /// Its pins could not be removed.
+    #[error(transparent)]
+    Pins(#[from] SweepError),
+    /// Pins are left.
+    #[error("pins of table {table} are left: {report:?}")]
+    #[non_exhaustive]
+    PinsLeft {
+        /// The tenant.
+        table: TableId,
+        /// What the last pass found.
+        report: Report,
+    },
+    /// The kernel refused a call.
+    #[error(transparent)]
+    Sys(#[from] SysError),
+}
+
+impl TenantError {
+    /// What a caller can do about it.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::InUse { .. } => ErrorKind::Conflict,
+            Self::Guard(error) => error.kind(),
+            Self::Instance(error) => error.kind(),
+            Self::Pins(error) => error.kind(),
+            Self::PinsLeft { .. } => ErrorKind::Partial,
+            Self::Sys(error) => error.kind(),
+        }
+    }
+}
+
+/// What was removed with a tenant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RemovedTenant {
+    /// Routes.
+    pub routes: usize,
+    /// Pins.
+    pub pins: u64,
+}
+
+impl RouteWriteGuard<'_> {
+    /// Stops looking at packets from an interface; whose it was. They pass untouched from then on, so
+    /// the interface should be down. The tenant's routes and pins stay until
+    /// [`remove_tenant`](Writer::remove_tenant).
+    ///
+    /// # Errors
+    /// The row cannot be read, or the kernel refuses.
+    pub fn remove_interface(&self, ifindex: u32) -> Result<Option<Tenant>, InstanceError> {
+        let tenants = &self.egress().maps.tenants;
+        let Some(row) = tenants.get(&ifindex)? else {
+            return Ok(None);
+        };
+        // A packet that finds the row's memory in other use must not take it for this one's.
+        if let Ok(tenant) = Tenant::from_row(ifindex, &row) {
+            let enabled = false;
+            let disabled = Tenant { enabled, ..tenant }.to_row(ifindex);
+            tenants.update(&ifindex, &disabled, Update::Replace)?;
+        }
+        tenants.remove(&ifindex)?;
+        self.forget_tenants();
+        Ok(Some(Tenant::from_row(ifindex, &row)?))
+    }
+}
+
+impl Egress {
+    /// The pins, to look at.
+    ///
+    /// # Errors
+    /// No descriptor is left.
+    pub fn pins(&self) -> Result<Pins, InstanceError> {
+        let maps = &self.maps;
+        Ok(Pins::new(
+            maps.pins.map().try_clone()?,
+            maps.flow_pins.map().try_clone()?,
+            maps.pin_use.map().try_clone()?,
+        )?)
+    }
+
+    /// Tenants that have rows but no interface: those of which an interface was removed by who could
+    /// not remove the rest.
+    ///
+    /// # Errors
+    /// The tables cannot be read.
+    pub fn abandoned(&self) -> Result<Vec<TableId>, InstanceError> {
+        let tenants = self.tenants()?;
+        let usage = self.pins()?.usage()?;
+        let is_left = |table: &TableId| tenants.values().all(|tenant| tenant.table != *table);
+        Ok(usage.into_keys().filter(is_left).collect())
+    }
+}
+
+impl Writer {
+    /// What removes pins. It is loaded at its first use.
+    ///
+    /// # Errors
+    /// The kernel refuses its programs.
+    pub fn sweeper(&mut self) -> Result<&mut Sweeper, InstanceError> {
+        let sweeper = match self.sweeper.take() {
+            Some(sweeper) => sweeper,
+            None => {
+                let maps = &self.egress.maps;
+                let maps = pins::Maps {
+                    groups: maps.groups.map().try_clone()?,
+                    sources: maps.pins.map().try_clone()?,
+                    flows: maps.flow_pins.map().try_clone()?,
+                    usage: maps.pin_use.map().try_clone()?,
+                    counters: maps.counters.map().try_clone()?,
+                };
+                Sweeper::load(maps, self.egress.limits.groups)?
+            }
+        };
+        Ok(self.sweeper.insert(sweeper))
+    }
+
+    /// Removes the routes and pins of a tenant without interfaces. When it returns, another tenant
+    /// may have the number, and inherits nothing.
+    ///
+    /// # Errors
+    /// The tenant has an interface still, or [`TenantError`] says what is left.
+    pub fn remove_tenant(
+        &mut self,
+        table: TableId,
+        patience: Duration,
+    ) -> Result<RemovedTenant, TenantError> {
+        let guard = self.write_routes(patience)?;
+        let tenants = guard.egress().tenants()?;
+        if let Some((&ifindex, _)) = tenants.iter().find(|(_, tenant)| tenant.table == table) {
+            return Err(TenantError::InUse { table, ifindex });
+        }
+        let routes = guard.remove_all(table)?;
+        // Not held while packets are waited for.
+        drop(guard);
+        wait_for_packets()?;
+        let report = self.sweeper()?.remove_tenant(table, Tick::now())?;
+        if !report.is_complete() {
+            return Err(TenantError::PinsLeft { table, report });
+        }
+        self.maps.pin_use.remove(&table.get())?;
+        Ok(RemovedTenant {
+            routes,
+            pins: report.removed.tenant,
+        })
+    }
+}

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Instances of the egress datapath in the kernel: publication, the write barrier, what survives
+//! failures, restarts and kills.
+
+#[path = "../common/netns.rs"]
+mod netns;
+
+mod barrier;
+mod instance;
+mod killed;
+mod publish;
+mod routes;
+mod support;
+mod tenants;
