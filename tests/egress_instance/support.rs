@@ -173,6 +173,8 @@ pub(crate) fn run(egress: &Egress, ifindex: u32, source: &str, destination: &str
         frame: &frame,
         ifindex,
         gso_bytes: 0,
+        mark: 0,
+        priority: 0,
     };
     run.run(egress.program()).expect("a run")
 }
