@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! The egress datapath of a node: tenants' packets go to SRv6 shards, spread over groups of them.
 
+mod attachment;
 mod error;
 mod instance;
 mod ledger;
@@ -16,6 +17,7 @@ mod rows;
 mod tenants;
 mod ticket;
 
+pub use attachment::{Attached, AttachmentError, AttachmentView};
 pub use error::{GroupError, GuardError, InstanceError, PublishError};
 pub use instance::{Egress, Writer};
 pub use ledger::RouteError;

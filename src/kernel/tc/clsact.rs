@@ -101,8 +101,17 @@ impl ClsactFilter {
     /// [`AttachError::Occupied`] if the filter runs another program, [`AttachError::Gone`] if there
     /// is no filter.
     pub fn update(&self, program: &Program, expected: &Program) -> Result<(), AttachError> {
+        self.replace(program, expected.id())
+    }
+
+    /// Exchanges the program as [`update`](Self::update) does, for who has lost the old one but knows
+    /// its id.
+    ///
+    /// # Errors
+    /// As [`update`](Self::update).
+    pub fn replace(&self, program: &Program, expected_id: u32) -> Result<(), AttachError> {
         match self.occupant()? {
-            Some(occupant) if occupant.is(Neighbour::Program(expected.id())) => {}
+            Some(occupant) if occupant.is(Neighbour::Program(expected_id)) => {}
             Some(occupant) => return Err(self.occupied(Some(occupant))),
             None => return Err(self.gone()),
         }

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! The program on tenants' interfaces.
+//!
+//! A link on TCX is pinned under the index of its interface, and there is nothing else to know. A
+//! filter has no handle of its own, so a record beside the links says which one it is and which
+//! program it runs: what is not that is somebody else's.
+
+use std::num::{NonZeroU16, NonZeroU32};
+
+use serde::{Deserialize, Serialize};
+
+use super::error::InstanceError;
+use super::instance::{Egress, Writer};
+use crate::error::ErrorKind;
+use crate::kernel::record::{self, RecordError};
+use crate::kernel::statedir::Section;
+use crate::kernel::tc::{self, AttachError, Attachment, ClsactFilter, FilterId, TcxLink};
+use crate::kernel::SysError;
+
+/// Name of a filter's record, in the kernel's listings.
+const RECORD: &str = "gw_eg_filter";
+const LINK: &str = "tcx";
+const FILTER: &str = "clsact";
+
+/// How the program is on an interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Attached {
+    /// Through a link on TCX.
+    Tcx {
+        /// The link.
+        link_id: u32,
+    },
+    /// As a filter of clsact.
+    Clsact {
+        /// Its name.
+        filter: FilterId,
+    },
+}
+
+/// An attachment as the state directory has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AttachmentView {
+    /// Index of the interface.
+    pub ifindex: u32,
+    /// How.
+    pub how: Attached,
+    /// The program that runs there; none if the interface is gone, or it was detached by somebody.
+    pub program_id: Option<u32>,
+}
+
+/// Why the program is not on an interface, or not off it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AttachmentError {
+    /// The hook refuses.
+    #[error(transparent)]
+    Attach(#[from] AttachError),
+    /// What is known of a filter cannot be read.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    /// What is known of a filter makes no sense.
+    #[error("record of the filter at ifindex {ifindex}: {error}")]
+    #[non_exhaustive]
+    Corrupt {
+        /// The interface.
+        ifindex: u32,
+        /// What is wrong.
+        error: serde_json::Error,
+    },
+    /// The kernel refused a call.
+    #[error(transparent)]
+    Sys(#[from] SysError),
+}
+
+impl AttachmentError {
+    /// What a caller can do about it.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Attach(error) => error.kind(),
+            Self::Record(_) | Self::Corrupt { .. } => ErrorKind::Incompatible,
+            Self::Sys(error) => error.kind(),
+        }
+    }
+}
+
+/// What a record says.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+struct FilterRecord {
+    priority: NonZeroU16,
+    handle: NonZeroU32,
+    program_id: u32,
+}
+
+impl FilterRecord {
+    fn filter(&self, ifindex: u32) -> ClsactFilter {
+        ClsactFilter::at(ifindex, self.id())
+    }
+
+    const fn id(&self) -> FilterId {
+        FilterId {
+            priority: self.priority,
+            handle: self.handle,
+        }
+    }
+}
+
+fn pin(ifindex: u32, kind: &str) -> String {
+    format!("{ifindex}-{kind}")
+}
+
+impl Egress {
+    /// Where the program is attached, by the index of the interface.
+    ///
+    /// # Errors
+    /// The state directory cannot be read, or a record in it.
+    pub fn attachments(&self) -> Result<Vec<AttachmentView>, AttachmentError> {
+        let mut views = Vec::new();
+        for name in self.dir.pins(Section::Links)? {
+            let Some((ifindex, kind)) = name.split_once('-') else {
+                continue;
+            };
+            let Ok(ifindex) = ifindex.parse() else {
+                continue;
+            };
+            views.extend(match kind {
+                LINK => self.link_view(ifindex)?,
+                FILTER => self.filter_view(ifindex)?,
+                _ => None,
+            });
+        }
+        views.sort_by_key(|view: &AttachmentView| view.ifindex);
+        Ok(views)
+    }
+
+    fn link_view(&self, ifindex: u32) -> Result<Option<AttachmentView>, AttachmentError> {
+        let Some(link) = self.link(ifindex)? else {
+            return Ok(None);
+        };
+        let state = link.state()?;
+        Ok(Some(AttachmentView {
+            ifindex,
+            how: Attached::Tcx { link_id: state.id },
+            program_id: state.ifindex.map(|_| state.program_id),
+        }))
+    }
+
+    fn filter_view(&self, ifindex: u32) -> Result<Option<AttachmentView>, AttachmentError> {
+        let Some(known) = self.filter(ifindex)? else {
+            return Ok(None);
+        };
+        let there = match ClsactFilter::find(known.program_id, ifindex) {
+            Ok(found) => found.is_some_and(|found| found.id() == known.id()),
+            Err(AttachError::NoInterface { .. }) => false,
+            Err(error) => return Err(error.into()),
+        };
+        Ok(Some(AttachmentView {
+            ifindex,
+            how: Attached::Clsact { filter: known.id() },
+            program_id: there.then_some(known.program_id),
+        }))
+    }
+
+    fn link(&self, ifindex: u32) -> Result<Option<TcxLink>, AttachmentError> {
+        let path = self.dir.pin(Section::Links, &pin(ifindex, LINK));
+        match TcxLink::open(&path) {
+            Ok(link) => Ok(Some(link)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn filter(&self, ifindex: u32) -> Result<Option<FilterRecord>, AttachmentError> {
+        let path = self.dir.pin(Section::Links, &pin(ifindex, FILTER));
+        let bytes = match record::read(&path, RECORD) {
+            Ok(bytes) => bytes,
+            Err(RecordError::Open(error)) if error.is_not_found() => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let known = serde_json::from_slice(&bytes);
+        let corrupt = |error| AttachmentError::Corrupt { ifindex, error };
+        known.map(Some).map_err(corrupt)
+    }
+}
+
+impl Writer {
+    /// Attaches the program to the ingress of a tenant's interface, in the calling thread's network
+    /// namespace. Packets from it are looked at if it has a row. Where the program, or one of this
+    /// instance that it has replaced, is already it stays where it is among the others.
+    ///
+    /// Needs CAP_NET_ADMIN.
+    ///
+    /// # Errors
+    /// The place is somebody else's, or the kernel refuses; nothing is attached then.
+    pub fn attach(
+        &mut self,
+        ifindex: u32,
+        options: &tc::Options,
+    ) -> Result<Attached, AttachmentError> {
+        if let Some(link) = self.link(ifindex)? {
+            let state = link.state()?;
+            if state.ifindex == Some(ifindex) {
+                if state.program_id != self.program.id() {
+                    link.replace(&self.program)?;
+                }
+                return Ok(Attached::Tcx { link_id: state.id });
+            }
+            // The interface that had this index is gone.
+            self.lock.unpin(Section::Links, &pin(ifindex, LINK))?;
+        }
+        if let Some(known) = self.filter(ifindex)? {
+            let filter = known.filter(ifindex);
+            if known.program_id != self.program.id() {
+                match filter.replace(&self.program, known.program_id) {
+                    Ok(()) => return self.record(&filter),
+                    Err(AttachError::Gone { .. }) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            self.lock.unpin(Section::Links, &pin(ifindex, FILTER))?;
+        }
+        // One that was attached by a process which died before it wrote the record.
+        if let Some(filter) = ClsactFilter::find(self.program.id(), ifindex)? {
+            return self.record(&filter);
+        }
+        match Attachment::new(&self.program, ifindex, options)? {
+            Attachment::Tcx(link) => {
+                let path = self.dir.pin(Section::Links, &pin(ifindex, LINK));
+                link.pin(&path)?;
+                let link_id = link.state()?.id;
+                Ok(Attached::Tcx { link_id })
+            }
+            Attachment::Clsact(filter) => match self.record(&filter) {
+                Ok(attached) => Ok(attached),
+                Err(error) => {
+                    filter.detach(self.program.id())?;
+                    Err(error)
+                }
+            },
+        }
+    }
+
+    fn record(&self, filter: &ClsactFilter) -> Result<Attached, AttachmentError> {
+        let ifindex = filter.ifindex();
+        let known = FilterRecord {
+            priority: filter.id().priority,
+            handle: filter.id().handle,
+            program_id: self.program.id(),
+        };
+        let corrupt = |error| AttachmentError::Corrupt { ifindex, error };
+        let bytes = serde_json::to_vec(&known).map_err(corrupt)?;
+        let map = record::write(RECORD, &bytes)?;
+        let name = pin(ifindex, FILTER);
+        self.lock.unpin(Section::Links, &name)?;
+        map.pin(&self.dir.pin(Section::Links, &name))?;
+        Ok(Attached::Clsact { filter: known.id() })
+    }
+
+    /// Takes the program off an interface and makes sure that it is gone; whether it was there.
+    /// Packets pass it untouched from then on.
+    ///
+    /// # Errors
+    /// The filter runs another program by now, which is left alone, or the kernel refuses.
+    pub fn detach(&mut self, ifindex: u32) -> Result<bool, AttachmentError> {
+        let mut was_there = false;
+        if let Some(link) = self.link(ifindex)? {
+            was_there |= link.detach()?;
+            self.lock.unpin(Section::Links, &pin(ifindex, LINK))?;
+        }
+        if let Some(known) = self.filter(ifindex)? {
+            was_there |= known.filter(ifindex).detach(known.program_id)?;
+            self.lock.unpin(Section::Links, &pin(ifindex, FILTER))?;
+        }
+        Ok(was_there)
+    }
+
+    /// Removes the state of an instance that is attached nowhere, and says what it removed.
+    ///
+    /// # Errors
+    /// It is attached, or something cannot be removed.
+    pub fn remove(self) -> Result<Vec<String>, InstanceError> {
+        Ok(self.lock.remove()?)
+    }
+}
