@@ -134,54 +134,66 @@ impl Ledger {
         })
     }
 
-    /// Whether `tenant` agrees with what other interfaces of its table have.
-    fn check_tenant(
+    /// Lets packets from interfaces be looked at as their tenants'. Rows of a table that are written
+    /// together may change in what they must agree.
+    pub(super) fn put_interfaces(
         &self,
         egress: &Egress,
-        tenant: &Tenant,
-        except: Option<u32>,
+        rows: &BTreeMap<u32, Tenant>,
+        may_move: bool,
     ) -> Result<(), RouteError> {
-        let contradiction = self.with_tenants(egress, |tenants| {
-            let others = tenants
-                .iter()
-                .filter(|(&ifindex, other)| other.table == tenant.table && Some(ifindex) != except);
-            let mut found = others.filter_map(|(&ifindex, other)| {
-                let (field, wanted, found) = tenant.contradiction(other)?;
-                Some((field, wanted, found, ifindex))
-            });
-            found.next()
-        })?;
-        match contradiction {
-            Some((field, wanted, found, ifindex)) => Err(RouteError::Contradiction {
-                table: tenant.table,
-                field,
-                wanted,
-                found,
-                ifindex,
-            }),
-            None => Ok(()),
+        self.check_interfaces(egress, rows, may_move)?;
+        let mut done = Vec::with_capacity(rows.len());
+        for (&ifindex, tenant) in rows {
+            if let Err(error) = self.put_interface(egress, ifindex, tenant, &mut done) {
+                for undo in done.into_iter().rev() {
+                    undo.run(egress)?;
+                }
+                self.forget_tenants();
+                return Err(error);
+            }
         }
+        self.with_tenants(egress, |tenants| tenants.extend(rows))?;
+        Ok(())
     }
 
-    /// Lets packets from an interface be looked at as a tenant's.
-    pub(super) fn add_interface(
+    fn check_interfaces(
+        &self,
+        egress: &Egress,
+        rows: &BTreeMap<u32, Tenant>,
+        may_move: bool,
+    ) -> Result<(), RouteError> {
+        if rows.contains_key(&0) {
+            return Err(RouteError::Ifindex);
+        }
+        let after = self.with_tenants(egress, |tenants| {
+            let mut after = tenants.clone();
+            for (&ifindex, wanted) in rows {
+                let found = after.insert(ifindex, *wanted);
+                let found = found.filter(|found| found.table != wanted.table && !may_move);
+                if let Some(found) = found {
+                    return Err(RouteError::OtherTenant {
+                        ifindex,
+                        found: found.table,
+                        wanted: wanted.table,
+                    });
+                }
+            }
+            Ok(after)
+        })??;
+        let tables: BTreeMap<_, _> = rows.values().map(|tenant| (tenant.table, tenant)).collect();
+        tables
+            .into_values()
+            .try_for_each(|tenant| agree(tenant, &after))
+    }
+
+    fn put_interface(
         &self,
         egress: &Egress,
         ifindex: u32,
         tenant: &Tenant,
+        done: &mut Vec<Undo>,
     ) -> Result<(), RouteError> {
-        if ifindex == 0 {
-            return Err(RouteError::Ifindex);
-        }
-        self.check_tenant(egress, tenant, Some(ifindex))?;
-        let before = self.with_tenants(egress, |tenants| tenants.get(&ifindex).copied())?;
-        if let Some(before) = before.filter(|before| before.table != tenant.table) {
-            return Err(RouteError::OtherTenant {
-                ifindex,
-                found: before.table,
-                wanted: tenant.table,
-            });
-        }
         let full = |error: SysError| match error.errno {
             libc::E2BIG => RouteError::Full {
                 what: "interfaces of tenants",
@@ -192,19 +204,16 @@ impl Ledger {
         // Without this row no packet of the tenant gets a pin, so it comes first.
         let table = tenant.table.get();
         let pins = abi::PinUse::default();
-        let made = match egress.maps.pin_use.update(&table, &pins, Update::Insert) {
-            Ok(()) => true,
-            Err(error) if error.errno == libc::EEXIST => false,
+        match egress.maps.pin_use.update(&table, &pins, Update::Insert) {
+            Ok(()) => done.push(Undo::PinUse(table)),
+            Err(error) if error.errno == libc::EEXIST => {}
             Err(error) => return Err(full(error)),
-        };
-        let row = tenant.to_row(ifindex);
-        if let Err(error) = egress.maps.tenants.update(&ifindex, &row, Update::Any) {
-            if made {
-                egress.maps.pin_use.remove(&table)?;
-            }
-            return Err(full(error));
         }
-        self.with_tenants(egress, |tenants| tenants.insert(ifindex, *tenant))?;
+        let before = egress.maps.tenants.get(&ifindex)?;
+        let row = tenant.to_row(ifindex);
+        let put = egress.maps.tenants.update(&ifindex, &row, Update::Any);
+        put.map_err(full)?;
+        done.push(Undo::Tenant(ifindex, before));
         Ok(())
     }
 
@@ -256,7 +265,7 @@ impl Ledger {
         prefix: Prefix,
         to: To<'_>,
     ) -> Result<Before, RouteError> {
-        self.check_tenant(egress, tenant, None)?;
+        self.with_tenants(egress, |tenants| agree(tenant, tenants))??;
         let route = self.route(egress, tenant.hash_table, argument, prefix, to)?;
         self.write(egress, Key::new(tenant.table, prefix), route)
     }
@@ -364,6 +373,43 @@ impl Ledger {
             }
         }
         Ok(None)
+    }
+}
+
+/// Whether what must be one for all of a tenant is so at its interfaces.
+fn agree(tenant: &Tenant, interfaces: &BTreeMap<u32, Tenant>) -> Result<(), RouteError> {
+    let mut others = interfaces
+        .iter()
+        .filter(|(_, other)| other.table == tenant.table);
+    let contradiction = others.find_map(|(&ifindex, other)| {
+        let (field, wanted, found) = tenant.contradiction(other)?;
+        Some(RouteError::Contradiction {
+            table: tenant.table,
+            field,
+            wanted,
+            found,
+            ifindex,
+        })
+    });
+    contradiction.map_or(Ok(()), Err)
+}
+
+/// A row of interfaces that was written.
+#[derive(Debug)]
+enum Undo {
+    PinUse(u32),
+    Tenant(u32, Option<abi::Tenant>),
+}
+
+impl Undo {
+    fn run(self, egress: &Egress) -> Result<(), SysError> {
+        match self {
+            Self::PinUse(table) => egress.maps.pin_use.remove(&table).map(drop),
+            Self::Tenant(ifindex, None) => egress.maps.tenants.remove(&ifindex).map(drop),
+            Self::Tenant(ifindex, Some(row)) => {
+                egress.maps.tenants.update(&ifindex, &row, Update::Any)
+            }
+        }
     }
 }
 

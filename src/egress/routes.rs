@@ -2,6 +2,7 @@
 //! Writing tenants and their routes, beside other writers.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::error::{GuardError, InstanceError};
@@ -141,7 +142,25 @@ impl RouteWriteGuard<'_> {
     /// The interface is another tenant's, other interfaces of the tenant disagree, or there is no
     /// room.
     pub fn add_interface(&self, ifindex: u32, tenant: &Tenant) -> Result<(), RouteError> {
-        self.ledger.add_interface(self.egress, ifindex, tenant)
+        self.add_interfaces(&BTreeMap::from([(ifindex, *tenant)]))
+    }
+
+    /// As [`add_interface`](Self::add_interface) for several, all or none. Rows of one tenant that
+    /// are written together may change in what they must agree.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn add_interfaces(&self, interfaces: &BTreeMap<u32, Tenant>) -> Result<(), RouteError> {
+        self.ledger.put_interfaces(self.egress, interfaces, false)
+    }
+
+    /// As [`add_interfaces`](Self::add_interfaces), also of those that are other tenants' until then:
+    /// packets go from one tenant to the other by one update.
+    ///
+    /// # Errors
+    /// As there, but for the interface of another tenant.
+    pub fn take_interfaces(&self, interfaces: &BTreeMap<u32, Tenant>) -> Result<(), RouteError> {
+        self.ledger.put_interfaces(self.egress, interfaces, true)
     }
 
     /// Writes one route of a tenant by one update, whatever was there.
