@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! The egress datapath of a node: tenants' packets go to SRv6 shards, spread over groups of them.
 
+pub mod apply;
 mod attachment;
 mod error;
 mod instance;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::error::{GuardError, InstanceError};
 use super::instance::{Egress, Writer};
-use super::pins::{self, Pins, Report, SweepError, Sweeper, Tick};
+use super::pins::{Report, SweepError, Tick};
 use super::routes::RouteWriteGuard;
 use crate::error::ErrorKind;
 use crate::kernel::barrier::wait_for_packets;
@@ -43,7 +43,7 @@ pub enum TenantError {
         /// The tenant.
         table: TableId,
         /// What the last pass found.
-        report: Report,
+        report: Box<Report>,
     },
     /// The kernel refused a call.
     #[error(transparent)]
@@ -99,19 +99,6 @@ impl RouteWriteGuard<'_> {
 }
 
 impl Egress {
-    /// The pins, to look at.
-    ///
-    /// # Errors
-    /// No descriptor is left.
-    pub fn pins(&self) -> Result<Pins, InstanceError> {
-        let maps = &self.maps;
-        Ok(Pins::new(
-            maps.pins.map().try_clone()?,
-            maps.flow_pins.map().try_clone()?,
-            maps.pin_use.map().try_clone()?,
-        )?)
-    }
-
     /// Tenants that have rows but no interface: those of which an interface was removed by who could
     /// not remove the rest.
     ///
@@ -126,28 +113,6 @@ impl Egress {
 }
 
 impl Writer {
-    /// What removes pins. It is loaded at its first use.
-    ///
-    /// # Errors
-    /// The kernel refuses its programs.
-    pub fn sweeper(&mut self) -> Result<&mut Sweeper, InstanceError> {
-        let sweeper = match self.sweeper.take() {
-            Some(sweeper) => sweeper,
-            None => {
-                let maps = &self.egress.maps;
-                let maps = pins::Maps {
-                    groups: maps.groups.map().try_clone()?,
-                    sources: maps.pins.map().try_clone()?,
-                    flows: maps.flow_pins.map().try_clone()?,
-                    usage: maps.pin_use.map().try_clone()?,
-                    counters: maps.counters.map().try_clone()?,
-                };
-                Sweeper::load(maps, self.egress.limits.groups)?
-            }
-        };
-        Ok(self.sweeper.insert(sweeper))
-    }
-
     /// Removes the routes and pins of a tenant without interfaces. When it returns, another tenant
     /// may have the number, and inherits nothing.
     ///
@@ -169,6 +134,7 @@ impl Writer {
         wait_for_packets()?;
         let report = self.sweeper()?.remove_tenant(table, Tick::now())?;
         if !report.is_complete() {
+            let report = Box::new(report);
             return Err(TenantError::PinsLeft { table, report });
         }
         self.maps.pin_use.remove(&table.get())?;

@@ -13,8 +13,8 @@ use crate::document::reader::{all, Checked, Report, Reported};
 use crate::encap::Encap;
 use crate::group::{Candidate, Class, Classes, ConfiguredClass, GroupSpec};
 use crate::id::InterfaceName;
-use crate::route::{Block, Prefix, TableId};
-use crate::srv6::{Argument, BaseSid, Mtu, NextHop, NextHopError};
+use crate::route::{Block, Prefix};
+use crate::srv6::{BaseSid, Mtu, NextHop, NextHopError};
 use crate::tenant::Tenant;
 
 /// What is to be known of an interface.
@@ -46,10 +46,8 @@ pub struct Resolved {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ResolvedTenant {
-    /// Its number.
-    pub table: TableId,
-    /// The number that SIDs carry for it.
-    pub argument: Argument,
+    /// What is the same at all of its interfaces; without gateway addresses.
+    pub tenant: Tenant,
     /// What each of its interfaces, by index, has in the map of tenants.
     pub interfaces: BTreeMap<u32, Tenant>,
     /// Its routes beside those of the classes, or in their place.
@@ -180,8 +178,7 @@ impl Resolver<'_> {
         let interfaces = all(interfaces.map(|interface| self.interface(spec, interface)));
         let routes = all(spec.routes.iter().map(|route| self.route(spec, route)));
         Ok(ResolvedTenant {
-            table: spec.table,
-            argument: spec.argument,
+            tenant: spec.tenant(),
             interfaces: interfaces?.into_iter().collect(),
             routes: routes?.into_iter().collect(),
         })
@@ -198,13 +195,9 @@ impl Resolver<'_> {
         }
         self.owners.insert(ifindex, pointer);
         let row = Tenant {
-            hash_table: tenant.hash_table,
-            icmp: tenant.icmp,
-            mss: tenant.mss,
-            pin_quota: tenant.pin_quota,
             gateway6: spec.gateway6,
             gateway4: spec.gateway4,
-            ..Tenant::new(tenant.table, tenant.argument)
+            ..tenant.tenant()
         };
         Ok((ifindex, row))
     }

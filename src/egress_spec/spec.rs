@@ -11,7 +11,7 @@ use crate::id::InterfaceName;
 use crate::placement::{HashGroup, HashTable};
 use crate::route::{Block, Prefix, TableId};
 use crate::srv6::{Argument, BaseSid, Mtu};
-use crate::tenant::PinQuota;
+use crate::tenant::{PinQuota, Tenant};
 
 /// Name and version of the form of document.
 pub const SCHEMA: &str = "guideway.egress.spec/v1";
@@ -176,6 +176,17 @@ pub struct TenantSpec {
 }
 
 impl TenantSpec {
+    /// What is the same at all of its interfaces.
+    pub(super) fn tenant(&self) -> Tenant {
+        Tenant {
+            hash_table: self.hash_table,
+            icmp: self.icmp,
+            mss: self.mss,
+            pin_quota: self.pin_quota,
+            ..Tenant::new(self.table, self.argument)
+        }
+    }
+
     /// Where the tenant stood in its document, as a JSON pointer.
     pub fn pointer(&self) -> String {
         format!("/tenants/{}", self.origin.0.index)

@@ -5,6 +5,7 @@
 #[path = "../common/netns.rs"]
 mod netns;
 
+mod apply;
 mod barrier;
 mod instance;
 mod killed;

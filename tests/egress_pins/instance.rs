@@ -65,8 +65,11 @@ fn an_instance_hands_out_its_pins() {
         let status = writer.pin_status(now).expect("readable");
         assert_eq!(status.pins, standings(4, 2));
         assert_eq!(status.drifts().count(), 0);
-        let mut sweeper = writer.sweeper().expect("loaded");
-        let report = sweeper.expire(now).expect("a pass");
+        let report = writer
+            .sweeper()
+            .expect("loaded")
+            .expire(now)
+            .expect("a pass");
         assert_eq!((report.found, report.removed.stale), (standings(4, 2), 2));
         let mut one = None;
         let read = writer.pins().expect("handles").for_each(|pin| {
@@ -75,7 +78,8 @@ fn an_instance_hands_out_its_pins() {
         });
         read.expect("read");
         let one = one.expect("a pin");
-        assert_eq!(sweeper.remove_pin(&one).expect("a call"), Fate::Removed);
+        let fate = writer.sweeper().expect("loaded").remove_pin(&one);
+        assert_eq!(fate.expect("a call"), Fate::Removed);
         let status = writer.pin_status(now).expect("readable");
         assert_eq!((status.pins, status.drifts().count()), (standings(3, 0), 0));
     });

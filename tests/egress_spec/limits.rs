@@ -75,8 +75,8 @@ fn instances_are_held_to_the_same_bounds() {
         let limits = guideway::egress::Limits::try_from(spec.limits()).unwrap();
         let of_instance = json!({
             "tenants": limits.tenants(), "routes": limits.routes(),
-            "groups": limits.groups.groups(), "members": limits.groups.members(),
-            "table_size": limits.groups.table_size().get(), "pins": limits.pins(),
+            "groups": limits.groups().groups(), "members": limits.groups().members(),
+            "table_size": limits.groups().table_size().get(), "pins": limits.pins(),
             "flow_pins": limits.flow_pins(), "ring_bytes": limits.ring_bytes(),
         });
         assert_eq!(of_instance, given);

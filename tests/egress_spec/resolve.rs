@@ -146,7 +146,10 @@ fn the_example_as_the_datapath_has_it() {
         pin_quota: PinQuota(8192),
         ..Tenant::new(TableId::new(43), Argument::new(0x2a6).unwrap())
     };
-    assert_eq!((two.table, two.argument), (row.table, row.argument));
+    assert_eq!(
+        (two.tenant.table, two.tenant.argument),
+        (row.table, row.argument)
+    );
     assert_eq!(two.interfaces, BTreeMap::from([(22, row)]));
     let sid = "2001:db8:ff09:20:e000::".parse().unwrap();
     let next_hop = hop(8, uplink1, "02:00:00:00:09:20", 9216);

@@ -44,11 +44,15 @@ impl Egress {
 }
 
 impl Writer {
-    /// What removes pins, for as long as this writer lives: there must be one at a time.
+    /// What removes pins. It is loaded at its first use.
     ///
     /// # Errors
-    /// The kernel refuses the programs.
-    pub fn sweeper(&self) -> Result<Sweeper, InstanceError> {
-        Ok(Sweeper::load(self.pin_maps()?, self.limits.groups)?)
+    /// The kernel refuses its programs.
+    pub fn sweeper(&mut self) -> Result<&mut Sweeper, InstanceError> {
+        let sweeper = match self.sweeper.take() {
+            Some(sweeper) => sweeper,
+            None => Sweeper::load(self.pin_maps()?, self.limits.groups())?,
+        };
+        Ok(self.sweeper.insert(sweeper))
     }
 }
