@@ -224,7 +224,6 @@ fn other_writers_routes_stay_and_keep_their_group() {
                 guideway::egress::To::Group(&ticket),
             )
             .expect("room");
-        drop(ticket);
         drop(guard);
         let less = resolved(&[class("nat66", &[0x10])], tenants(&[(7, "tap0")]));
         let error = writer

@@ -178,7 +178,6 @@ fn routes_of_other_writers_count_and_are_kept_in_line_by_nobody() {
         guard
             .put(&tenant(8), prefix("10.0.0.0/8"), To::Pass)
             .expect("room");
-        drop(ticket);
         guard.verify().expect("written");
 
         close(&mut writer, Class::Nat66);

@@ -313,7 +313,6 @@ fn a_refresh_goes_on_under_the_next_guard() {
             ..tenant(7)
         };
         guard.add_interface(11, &other).expect("room");
-        drop(ticket);
         drop(guard);
         let refresh = |writer: &mut guideway::egress::Writer| {
             let report = writer
@@ -344,7 +343,6 @@ fn all_routes_there_is_room_for_are_moved_and_proven() {
         }
         let full = guard.put(&tenant(all), prefix("::/0"), To::Pass);
         assert!(matches!(full, Err(RouteError::Full { max: 32_768, .. })));
-        drop(ticket);
         drop(guard);
         let close = writer.plan_close(group).expect("open");
         publish_plan(&mut writer, close);
