@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Loading: what comes out of the object, what is refused, and with which rights it works.
 
+#[path = "common/capabilities.rs"]
+mod capabilities;
 #[path = "common/netns.rs"]
 mod netns;
 
@@ -8,6 +10,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::Command;
 
+use capabilities::{BPF, NET_ADMIN, PERFMON, SYS_ADMIN};
 use guideway::error::ErrorKind;
 use guideway::id::InstanceId;
 use guideway::kernel::attach::{Attachment, Mode, NetlinkAttachment, XdpLink};
@@ -208,12 +211,6 @@ fn what_this_kernel_offers_is_found() {
     });
 }
 
-/// The bits of <linux/capability.h>.
-const NET_ADMIN: u32 = 12;
-const SYS_ADMIN: u32 = 21;
-const PERFMON: u32 = 38;
-const BPF: u32 = 39;
-
 /// Leaves the calling thread with these capabilities and no others, for good: the bounding set
 /// goes, too.
 fn keep_only(bits: &[u32]) {
@@ -226,15 +223,7 @@ fn keep_only(bits: &[u32]) {
             assert_eq!(dropped, 0, "drop capability {bit} from the bounding set");
         }
     }
-    let mask: u64 = bits.iter().map(|bit| 1_u64 << bit).sum();
-    // _LINUX_CAPABILITY_VERSION_3 and this thread; then effective, permitted, inheritable twice.
-    let header: [u32; 2] = [0x2008_0522, 0];
-    let (low, high) = (mask as u32, (mask >> 32) as u32);
-    let data: [u32; 6] = [low, low, 0, high, high, 0];
-    // SAFETY: both arrays have the layout and size of the version they name.
-    let result =
-        unsafe { nix::libc::syscall(nix::libc::SYS_capset, header.as_ptr(), data.as_ptr()) };
-    assert_eq!(result, 0, "capset");
+    capabilities::keep(bits);
 }
 
 /// Capabilities are a thread's own, so a thread can give them up for its part of a test.

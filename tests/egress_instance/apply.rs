@@ -21,7 +21,7 @@ fn shard(number: u16) -> Value {
     })
 }
 
-fn class(name: &str, shards: &[u16]) -> Value {
+pub(crate) fn class(name: &str, shards: &[u16]) -> Value {
     let shards: Vec<_> = shards.iter().map(|&number| shard(number)).collect();
     json!({"class": name, "shards": shards})
 }
@@ -33,7 +33,7 @@ fn tenants(tenants: &[(u32, &str)]) -> Value {
     tenants.collect()
 }
 
-fn resolved(classes: &[Value], tenants: Value) -> Resolved {
+pub(crate) fn resolved(classes: &[Value], tenants: Value) -> Resolved {
     let document = json!({
         "schema": "guideway.egress.spec/v1",
         "node_sid": "2001:db8:ff01:1:e000::",

@@ -2,14 +2,18 @@
 //! Instances of the egress datapath in the kernel: publication, the write barrier, what survives
 //! failures, restarts and kills.
 
+#[path = "../common/capabilities.rs"]
+mod capabilities;
 #[path = "../common/netns.rs"]
 mod netns;
 
 mod apply;
 mod barrier;
+mod classes;
 mod instance;
 mod killed;
 mod publish;
+mod rights;
 mod routes;
 mod support;
 mod tenants;

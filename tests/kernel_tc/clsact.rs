@@ -11,8 +11,9 @@ use guideway::kernel::tc::{
     Way,
 };
 
+use crate::capabilities::keep;
 use crate::netns::{ifindex, ip, isolated, program_id};
-use crate::{drop_rights, has_tcx, on_bpffs, shown, tc, Shown, World, NAMES};
+use crate::{has_tcx, on_bpffs, shown, tc, Shown, World, NAMES};
 
 fn id(priority: u16, handle: u32) -> FilterId {
     FilterId {
@@ -515,7 +516,7 @@ fn a_filter_stays_where_the_right_to_remove_it_is_missing() {
         let program = world.program(1);
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                drop_rights(None);
+                keep(&[]);
                 let error = ours.detach(program.id()).expect_err("no right");
                 assert_eq!(error.kind(), ErrorKind::Permission, "{error}");
             });

@@ -3,6 +3,8 @@
 //! and the kernel's own query tell what is attached, the programs themselves in which order they
 //! run, all independently of the code under test.
 
+#[path = "../common/capabilities.rs"]
+mod capabilities;
 #[path = "../common/netns.rs"]
 mod netns;
 #[path = "../common/programs.rs"]
@@ -174,20 +176,4 @@ pub(crate) fn shown() -> Vec<Shown> {
         });
     }
     filters
-}
-
-/// Leaves the calling thread without any right but `keep`, a capability's number.
-pub(crate) fn drop_rights(keep: Option<u32>) {
-    let mut data = [[0_u32; 3]; 2];
-    if let Some(right) = keep {
-        let half = &mut data[(right / 32) as usize];
-        // Effective and permitted, not inheritable.
-        half[..2].fill(1 << (right % 32));
-    }
-    // Version 3 of the structure, of the calling thread.
-    let header = [0x2008_0522_u32, 0];
-    // SAFETY: version 3 takes a header of two words and two elements of data of three.
-    let result =
-        unsafe { nix::libc::syscall(nix::libc::SYS_capset, header.as_ptr(), data.as_ptr()) };
-    assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
 }

@@ -15,10 +15,11 @@ use guideway::kernel::PinError;
 use libbpf_sys::{bpf_attach_type, BPF_F_AFTER, BPF_TCX_EGRESS, BPF_TCX_INGRESS};
 use nix::libc;
 
+use crate::capabilities::keep;
 use crate::netns::{
     self, foreign_link, foreign_program, insn, ip, isolated, pin, program_id, Kind,
 };
-use crate::{drop_rights, has_tcx, on_bpffs, World};
+use crate::{has_tcx, on_bpffs, World};
 
 /// Runs a test on kernels that have TCX.
 fn with_tcx(name: &str, test: impl FnOnce(World) + Send + 'static) {
@@ -465,7 +466,7 @@ fn a_program_of_another_type_is_refused() {
 #[test]
 fn a_missing_right_is_named() {
     with_tcx("kernel_tc::rights", |world| {
-        drop_rights(None);
+        keep(&[]);
         for way in [Way::Auto, Way::Tcx, Way::Clsact] {
             let options = Options {
                 way,

@@ -4,6 +4,8 @@
 #[allow(dead_code)] // a builder for several test programs
 #[path = "../flow_parse/build.rs"]
 mod build;
+#[path = "../common/capabilities.rs"]
+mod capabilities;
 mod captures;
 mod document;
 #[path = "../common/netns.rs"]

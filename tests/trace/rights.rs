@@ -4,44 +4,11 @@
 use guideway::capture::Frame;
 use guideway::error::ErrorKind;
 use guideway::quiclb::trace::{run, Reset, TraceError};
-use nix::libc;
 
+use crate::capabilities::{keep, BPF, NET_ADMIN};
 use crate::netns::isolated;
+
 use crate::{elsewhere, example};
-
-const NET_ADMIN: u32 = 12;
-const BPF: u32 = 39;
-
-/// Leaves the calling thread with these rights alone.
-fn keep(rights: &[u32]) {
-    #[repr(C)]
-    struct Header {
-        version: u32,
-        pid: libc::c_int,
-    }
-    #[repr(C)]
-    #[derive(Clone, Copy, Default)]
-    struct Data {
-        effective: u32,
-        permitted: u32,
-        inheritable: u32,
-    }
-    let mut data = [Data::default(); 2];
-    for right in rights {
-        let half = &mut data[(right / 32) as usize];
-        half.effective |= 1 << (right % 32);
-        half.permitted |= 1 << (right % 32);
-    }
-    // Version 3 of the structure, of the calling thread.
-    let header = Header {
-        version: 0x2008_0522,
-        pid: 0,
-    };
-    // SAFETY: version 3 takes a header and two elements of data, and writes to the header only if
-    // it does not know the version.
-    let result = unsafe { libc::syscall(libc::SYS_capset, &raw const header, data.as_ptr()) };
-    assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
-}
 
 fn attempt(rights: &'static [u32]) -> Result<(), TraceError> {
     let scenario = elsewhere(&example());
