@@ -165,9 +165,10 @@ static __always_inline enum gw_pin_fate gw_remove(void *map, const void *key,
 }
 
 /* Counts how a pin was found, and says why it is to go; 0: it stays. */
-static __always_inline __u32 gw_sentence(struct gw_pin_counts *counts, __u32 removal,
-					 __u32 standing, bool dead)
+GW_GLOBAL __u32 gw_sentence(struct gw_pin_counts *counts, __u32 removal, __u32 standing, bool dead)
 {
+	if (!counts)
+		return 0;
 	if (dead)
 		counts->dead++;
 	else if (standing == GW_STANDS_LIVE)
@@ -191,21 +192,23 @@ static __always_inline __u32 gw_sentence(struct gw_pin_counts *counts, __u32 rem
 	return 0;
 }
 
-static __always_inline void gw_count_fate(struct gw_pin_counts *counts, enum gw_pin_fate fate,
-					  __u32 counter, bool counted)
+/* Counts what became of a pin that was to go; always 0. */
+GW_GLOBAL int gw_count_fate(struct gw_pin_counts *counts, __u32 fate, __u32 counter, bool counted)
 {
+	if (!counts)
+		return 0;
 	switch (fate) {
 	case GW_PIN_REMOVED:
 		break;
 	case GW_PIN_TORN:
 		counts->torn++;
-		return;
+		return 0;
 	case GW_PIN_BUSY:
 		counts->busy++;
-		return;
+		return 0;
 	default:
 		counts->changed++;
-		return;
+		return 0;
 	}
 	if (!counted)
 		counts->uncounted++;
@@ -222,6 +225,7 @@ static __always_inline void gw_count_fate(struct gw_pin_counts *counts, enum gw_
 	default:
 		counts->removed_called++;
 	}
+	return 0;
 }
 
 /* Judges a pin; whether it is to go, and what of. */
