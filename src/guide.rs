@@ -10,6 +10,9 @@ pub mod architecture {}
 #[doc = include_str!("docs/datapath.md")]
 pub mod datapath {}
 
+#[doc = include_str!("docs/egress.md")]
+pub mod egress {}
+
 #[doc = include_str!("docs/embedding.md")]
 pub mod embedding {}
 

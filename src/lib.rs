@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! Kernel traffic steering for control planes: Maglev tables and an XDP load balancer with direct
-//! server return for QUIC, UDP and TCP, to embed in a program of your own.
+//! Kernel traffic steering for control planes, to embed in a program of your own: Maglev tables, an
+//! XDP load balancer with direct server return for QUIC, UDP and TCP, and a TC datapath that spreads
+//! tenants' egress over groups of SRv6 shards.
 //!
 //! # Where to begin
 //!
 //! - [`guide::embedding`]: what machine, network and servers need, and ten lines to copy.
 //! - [`service::Spec`]: what to serve; [`plan()`](plan::plan): what that would do; [`quiclb`]: do it.
 //! - [`egress_spec::Spec`]: which tenants' packets go to which egress shards.
+//! - [`guide::egress`]: tenants' packets to shards; [`egress_spec::Spec`]: who, and to which;
+//!   [`egress`]: do it.
 //! - [`maglev`]: the tables alone, without any kernel; [`placement`]: which egress shard carries a
 //!   packet of a tenant.
 //! - [`guide::affinity`]: when a connection keeps its backend and when it can still break;

@@ -1,5 +1,20 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! The egress datapath of a node: tenants' packets go to SRv6 shards, spread over groups of them.
+//!
+//! The [guide](crate::guide::egress) tells what it is for and how a packet goes.
+//!
+//! | who | has | and may |
+//! |---|---|---|
+//! | anybody | [`Egress`] | look at everything, count, list pins |
+//! | who sets up tenants | a [`RouteWriteGuard`] of an [`Egress`] | write interfaces and routes, beside others |
+//! | who publishes, one at a time | a [`Writer`] | [publish](Writer::publish) groups and the configuration, [attach](Writer::attach), sweep [pins], [apply](Writer::apply) a whole specification |
+//! | the same | a [`RetireGuard`] of a [`Writer`] | move routes while nobody writes any, and disable a group with a [proof](ZeroRoutes) |
+//!
+//! A [`Loader`] makes the kernel's side where there is none. Everything lives on in the
+//! [state directory](crate::kernel::statedir) when its maker is gone.
+//!
+//! Minimum kernel: 6.1; CAP_BPF and CAP_NET_ADMIN. Calls that publish block until no packet uses the
+//! snapshot before: 8 to 30 ms, sometimes 250.
 
 pub mod apply;
 mod attachment;
@@ -12,6 +27,7 @@ mod loader;
 pub mod pins;
 mod plan;
 mod publish;
+mod resolve;
 mod retire;
 mod routes;
 mod rows;
@@ -26,6 +42,7 @@ pub use limits::{LimitError, Limits};
 pub use live::Subject;
 pub use loader::Loader;
 pub use publish::{Aborted, Published, Step};
+pub use resolve::{resolve, ResolveError};
 pub use retire::{
     Move, MoveReport, RetireError, RetireGuard, RouteCensus, StillReferenced, ZeroRoutes,
     MOST_REFRESHED,

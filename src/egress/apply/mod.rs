@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! From a specification to what packets see: [`Egress::compare`] says what would change, and
-//! [`Writer::apply`] changes it.
+//! From a specification to what packets see: [`Egress::compare`](super::Egress::compare) says what would change, and
+//! [`Writer::apply`](super::Writer::apply) changes it.
 
 mod compare;
 mod error;
