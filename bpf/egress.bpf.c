@@ -10,6 +10,7 @@
 #include "egress/answer.h"
 #include "egress/encap.h"
 #include "egress/length.h"
+#include "egress/mss.h"
 #include "egress/parse.h"
 #include "egress/run.h"
 #include "egress/select.h"
@@ -68,6 +69,8 @@ static __always_inline int gw_send(struct gw_egress_run *run)
 	struct gw_shard_stats *stats;
 	int step = gw_check_length(run);
 
+	if (step == GW_NEXT)
+		step = gw_clamp_mss(run);
 	if (step == GW_NEXT)
 		step = gw_encapsulate(run);
 	if (step != GW_NEXT)

@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Bulk transfers and datagrams of every size, both ways.
 
+use std::net::{Ipv6Addr, TcpListener, TcpStream};
+use std::time::Duration;
+
+use bytemuck::Zeroable;
+use guideway::abi;
 use guideway::kernel::tc;
+use nix::sys::socket::{getsockopt, sockopt};
 
 use crate::frames::*;
 use crate::machine::*;
@@ -88,4 +94,39 @@ fn echo_requests_come_back() {
             frame.len() == 34 + echo.len() && frame[34] == 0 && frame[38..] == echo[4..]
         });
     });
+}
+
+/// The server sends what the node allows, and not what the tenant's link does.
+#[test]
+fn a_lowered_segment_size_is_kept() {
+    for offloads in [&[][..], &["tx"]] {
+        in_world("e2e_egress::mss", move |world| {
+            for offload in offloads {
+                let set = world.tenant.offload("gw-inside", offload, "off");
+                set.expect("a feature");
+            }
+            let flags = abi::TenantFlag::GW_TENANT_ENABLED.0 | abi::TenantFlag::GW_TENANT_MSS.0;
+            world.machine.want_answers(|row| row.flags = flags as u16);
+            world.machine.set_config(&abi::EgressConfig {
+                node_sid: NODE.parse::<Ipv6Addr>().expect("a SID").octets(),
+                profile: abi::EgressProfile::GW_PROFILE_MSS_CLAMP.0,
+                hop_limit: 64,
+                mss6: 700,
+                mss4: 800,
+                ..Zeroable::zeroed()
+            });
+            for (server, most) in [(SERVER6, 700), (SERVER4, 800)] {
+                let at = address(server);
+                let listener = world.server.run(|| TcpListener::bind(at)).expect("inside");
+                let listener = listener.expect("a listener");
+                let limit = Duration::from_secs(20);
+                let stream = world.tenant.run(|| TcpStream::connect_timeout(&at, limit));
+                let _stream = stream.expect("inside").expect("connected");
+                let (accepted, _) = listener.accept().expect("a connection");
+                // Less the bytes of options that every segment has.
+                let size = getsockopt(&accepted, sockopt::TcpMaxSeg).expect("a size");
+                assert!(size <= most && size >= most - 40, "{size}");
+            }
+        });
+    }
 }

@@ -13,6 +13,7 @@ mod labels;
 mod lengths;
 mod machine;
 mod model;
+mod mss;
 #[path = "../common/netns.rs"]
 mod netns;
 mod open;
