@@ -44,6 +44,7 @@ const volatile struct {
 	struct gw_next_hop next_hop[0];
 	struct gw_route route[0];
 	struct gw_egress_config egress_config[0];
+	struct gw_egress_event egress_event[0];
 	struct gw_shard_stats shard_stats[0];
 	struct gw_group_header group_header[0];
 	struct gw_member member[0];
@@ -62,6 +63,7 @@ const volatile struct {
 	enum gw_block_action block_action[0];
 	enum gw_egress_profile egress_profile[0];
 	enum gw_egress_counter egress_counter[0];
+	enum gw_egress_event_kind egress_event_kind[0];
 	enum gw_group_layout group_layout[0];
 	enum gw_group_flag group_flag[0];
 	enum gw_class_kind class_kind[0];

@@ -30,7 +30,10 @@ static __always_inline int gw_to_group(struct gw_egress_run *run)
 {
 	struct gw_choice choice = {};
 	const struct gw_member *member;
-	int step = gw_select(run, &choice);
+	int step;
+
+	run->group_id = run->route->group_id;
+	step = gw_select(run, &choice);
 
 	if (step == GW_EGRESS_DROP_GROUP_EMPTY)
 		run->answered = (choice.group->flags & GW_GROUP_REJECT) != 0;
@@ -87,7 +90,7 @@ static __always_inline int gw_send(struct gw_egress_run *run)
 	return GW_EGRESS_GROUP;
 }
 
-static __always_inline int gw_egress_verdict(__u32 end)
+static __always_inline int gw_verdict(__u32 end)
 {
 	switch (end) {
 	case GW_EGRESS_SHARD:
@@ -104,10 +107,21 @@ static __always_inline int gw_egress_verdict(__u32 end)
 	}
 }
 
+/* The one place where packets end, which the verifier has to walk through once: counts, and tells. */
+GW_GLOBAL int gw_end(struct __sk_buff *skb, __u32 end, __u32 table_id, __u32 group_id,
+		     __u32 link_ifindex)
+{
+	gw_egress_count(end);
+	/* A block is what its route asks for. */
+	if (end >= GW_EGRESS_DROP_BAD_ROUTE && end != GW_EGRESS_DROP_BLOCKED)
+		gw_tell(skb, end, table_id, group_id, link_ifindex);
+	return gw_verdict(end);
+}
+
 SEC("tc")
 int gw_egress(struct __sk_buff *skb)
 {
-	struct gw_egress_run run = { .skb = skb };
+	struct gw_egress_run run = { .skb = skb, .group_id = GW_INDEX_NONE };
 	int end = gw_classify(&run);
 
 	if (end == GW_NEXT)
@@ -116,8 +130,7 @@ int gw_egress(struct __sk_buff *skb)
 		end = gw_send(&run);
 	if (run.answered && run.tenant_flags & GW_TENANT_ICMP)
 		end = gw_answer_instead(&run, end);
-	gw_egress_count(end);
-	return gw_egress_verdict(end);
+	return gw_end(skb, end, run.table_id, run.group_id, run.link_ifindex);
 }
 
 char _license[] SEC("license") = "Dual BSD/GPL";

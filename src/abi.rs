@@ -33,7 +33,8 @@ pub use types::{
     gw_binding_state as BindingState, gw_block_action as BlockAction, gw_bound as Bound,
     gw_cid_key as CidKey, gw_class_kind as ClassKind, gw_collection as Collection,
     gw_counter as Counter, gw_crypto_slot as CryptoSlot, gw_egress_config as EgressConfig,
-    gw_egress_counter as EgressCounter, gw_egress_limit as EgressLimit,
+    gw_egress_counter as EgressCounter, gw_egress_event as EgressEvent,
+    gw_egress_event_kind as EgressEventKind, gw_egress_limit as EgressLimit,
     gw_egress_meta as EgressMeta, gw_egress_profile as EgressProfile, gw_event as Event,
     gw_event_bucket as EventBucket, gw_event_kind as EventKind, gw_family as Family,
     gw_flow_key as FlowKey, gw_flow_pin_key as FlowPinKey, gw_fragments as Fragments,
@@ -147,6 +148,9 @@ pod! {
     EgressConfig {
         node_sid, profile, hop_limit, dscp, zero, mss6, mss4, icmp_rate, icmp_burst, event_rate,
         event_burst, zero2,
+    }
+    EgressEvent {
+        kind, bytes, suppressed, time_ns, ifindex, table_id, group_id, detail, source,
     }
     ShardStats { packets, bytes }
     GroupHeader {

@@ -9,6 +9,7 @@
 #include "../lib/bucket.h"
 #include "parse.h"
 #include "quote.h"
+#include "taboo.h"
 
 enum gw_answer_number {
 	GW_ICMP_HEADER_BYTES = 8,
@@ -21,30 +22,18 @@ enum gw_answer_number {
 	GW_ANSWER_HOPS = 64,
 	/* Precedence of internetwork control. */
 	GW_ANSWER4_CLASS = 0xc0,
-	GW_MULTICAST_MAC = 1,
-};
-
-enum gw_icmp_type {
-	GW_ICMP4_UNREACHABLE = 3,
-	GW_ICMP4_SOURCE_QUENCH = 4,
-	GW_ICMP4_REDIRECT = 5,
-	GW_ICMP4_TIME_EXCEEDED = 11,
-	GW_ICMP4_PARAMETER_PROBLEM = 12,
-	GW_ICMP4_CODE_TOO_BIG = 4,
-	GW_ICMP6_UNREACHABLE = 1,
-	GW_ICMP6_TOO_BIG = 2,
-	GW_ICMP6_FIRST_QUERY = 128,
 };
 
 /* Whether one more may be sent now. */
-static __always_inline bool gw_may_send(__u32 rate, __u32 burst)
+static __always_inline bool gw_may_send(const struct gw_answering *of)
 {
 	__u32 index = GW_EGRESS_ICMP_SENT;
 	struct gw_egress_bucket *bucket = bpf_map_lookup_elem(&gw_eg_bucket, &index);
 
-	if (!bucket || !rate)
+	if (!bucket || !of->rate)
 		return false;
-	gw_refill(&bucket->refilled_ns, &bucket->tokens, bpf_ktime_get_coarse_ns(), rate, burst);
+	gw_refill(&bucket->refilled_ns, &bucket->tokens, bpf_ktime_get_coarse_ns(), of->rate,
+		  of->burst);
 	if (!bucket->tokens)
 		return false;
 	bucket->tokens--;
@@ -95,53 +84,6 @@ static __always_inline __u32 gw_packet_bytes(struct __sk_buff *skb, __u32 said)
 	return skb->gso_size || said > bytes ? bytes : said;
 }
 
-/*
- * Whether a packet is never answered: it came to many, its source is not one host, it is part of a
- * datagram whose beginning is told, or an error itself (RFC 1122, 3.2.2; RFC 1812, 4.3.2.7; RFC 4443,
- * 2.4). No short cuts: the verifier walks through each way.
- */
-static __always_inline bool gw_is_taboo4(const struct gw_ipv4_frame *frame)
-{
-	__u8 first = frame->source[0];
-
-	return (frame->dmac[0] & GW_MULTICAST_MAC) | (first == 0) | (first == 127) |
-	       (first >= 224) | ((frame->fragment & bpf_htons(GW_IPV4_FRAGMENT_OFFSET)) != 0);
-}
-
-static __always_inline bool gw_is_taboo6(const struct gw_ipv6_frame *frame)
-{
-	__u32 high = gw_load32(frame->source, 0) | gw_load32(frame->source, 4) |
-		     gw_load32(frame->source, 8);
-
-	return (frame->dmac[0] & GW_MULTICAST_MAC) | (frame->source[0] == 0xff) |
-	       ((high == 0) & (gw_load_be32(frame->source, 12) <= 1));
-}
-
-/* What is cut off before its type may be an error. */
-static __always_inline bool gw_is_error4(struct __sk_buff *skb, struct gw_transport found)
-{
-	const __u64 errors = 1 << GW_ICMP4_UNREACHABLE | 1 << GW_ICMP4_SOURCE_QUENCH |
-			     1 << GW_ICMP4_REDIRECT | 1 << GW_ICMP4_TIME_EXCEEDED |
-			     1 << GW_ICMP4_PARAMETER_PROBLEM;
-	__u8 type;
-
-	if (found.protocol != GW_PROTO_ICMP)
-		return false;
-	if (bpf_skb_load_bytes(skb, found.at, &type, sizeof(type)))
-		return true;
-	return type < 64 && errors >> type & 1;
-}
-
-static __always_inline bool gw_is_error6(struct __sk_buff *skb, struct gw_transport found)
-{
-	__u8 type;
-
-	if (found.protocol != GW_PROTO_ICMPV6)
-		return false;
-	return bpf_skb_load_bytes(skb, found.at, &type, sizeof(type)) ||
-	       type < GW_ICMP6_FIRST_QUERY;
-}
-
 static __always_inline __u32 gw_told_mtu(__u32 link_mtu, __u32 least)
 {
 	__u32 mtu = link_mtu < GW_EGRESS_OUTER_BYTES ? 0 : link_mtu - GW_EGRESS_OUTER_BYTES;
@@ -178,111 +120,133 @@ static __always_inline void gw_swap_macs(__u8 *one, __u8 *other)
 }
 
 /* Makes the packet the answer: so many bytes of it, behind Ethernet, with headers in front. */
-static __always_inline int gw_send_back(struct __sk_buff *skb, __u32 reason, __u32 bytes,
+static __always_inline int gw_send_back(struct __sk_buff *skb, const struct gw_answering *of,
 					const void *headers, __u32 header_bytes)
 {
 	/* Also makes it one piece of our own, that nobody is to segment. */
-	if (bpf_skb_change_tail(skb, GW_ETH_BYTES + bytes, 0) ||
+	if (bpf_skb_change_tail(skb, GW_ETH_BYTES + of->bytes, 0) ||
 	    bpf_skb_adjust_room(skb, header_bytes - GW_ETH_BYTES, BPF_ADJ_ROOM_MAC, 0) ||
 	    bpf_skb_store_bytes(skb, 0, headers, header_bytes, 0))
 		return GW_EGRESS_DROP_ENCAP;
 	if (bpf_redirect(skb->ifindex, 0) != TC_ACT_REDIRECT)
 		return GW_EGRESS_DROP_REDIRECT;
-	return reason == GW_EGRESS_DROP_TOO_BIG ? GW_EGRESS_ICMP_SENT : GW_EGRESS_UNREACH_SENT;
+	return of->reason == GW_EGRESS_DROP_TOO_BIG ? GW_EGRESS_ICMP_SENT : GW_EGRESS_UNREACH_SENT;
 }
 
 /* The answer to an IPv6 packet; what is returned is how the packet ends. */
 GW_GLOBAL int gw_answer6(struct __sk_buff *skb, __u32 reason, __u32 link_mtu, __u32 rate,
 			 __u32 burst)
 {
+	const __u32 most = GW_MAX_ANSWER6_BYTES - GW_IPV6_BYTES - GW_ICMP_HEADER_BYTES;
 	struct gw_scratch *scratch = gw_scratch();
+	struct gw_answering *of;
 	struct gw_answer6 *answer;
 	struct gw_ipv6_frame *frame;
 	struct gw_transport found;
-	__u32 bytes;
-	__u16 pseudo;
 	__s64 sum;
 
 	if (!scratch)
 		return reason;
+	of = &scratch->answering;
 	answer = &scratch->answer6;
 	frame = &answer->frame;
 	if (bpf_skb_load_bytes(skb, 0, frame, sizeof(*frame)))
 		return reason;
 	found = gw_transport(gw_walk_ipv6(skb));
-	if (!found.at || gw_is_taboo6(frame) || gw_is_error6(skb, found))
-		return reason;
-	bytes = gw_packet_bytes(skb, GW_IPV6_BYTES + bpf_ntohs(frame->payload_bytes));
-	pseudo = gw_pseudo6(frame, GW_ETH_BYTES + bytes - found.at, found.protocol);
+	*of = (struct gw_answering){
+		.reason = reason,
+		.link_mtu = link_mtu,
+		.rate = rate,
+		.burst = burst,
+		.bytes = gw_packet_bytes(skb, GW_IPV6_BYTES + bpf_ntohs(frame->payload_bytes)),
+		.transport_at = found.at,
+		.protocol = found.protocol,
+	};
+	gw_forget();
+	if (!of->transport_at || gw_is_taboo6(frame) || gw_is_error6(skb, of))
+		return of->reason;
+	of->pseudo_sum =
+		gw_pseudo6(frame, GW_ETH_BYTES + of->bytes - of->transport_at, of->protocol);
 	__builtin_memcpy(frame->destination, frame->source, sizeof(frame->source));
 	if (!gw_find_gateway6(skb, (__u64 *)frame->source))
-		return reason;
-	if (!gw_may_send(rate, burst))
+		return of->reason;
+	if (!gw_may_send(of))
 		return GW_EGRESS_DROP_ICMP_LIMITED;
-	if (bytes > GW_MAX_ANSWER6_BYTES - GW_IPV6_BYTES - GW_ICMP_HEADER_BYTES)
-		bytes = GW_MAX_ANSWER6_BYTES - GW_IPV6_BYTES - GW_ICMP_HEADER_BYTES;
-	sum = gw_sum_quote(skb, bytes, found, pseudo);
+	if (of->bytes > most)
+		of->bytes = most;
+	sum = gw_sum_quote(skb, of);
 	if (sum < 0)
 		return GW_EGRESS_DROP_ENCAP;
 	gw_swap_macs(frame->dmac, frame->smac);
 	frame->version_class_label = bpf_htonl(6U << 28);
-	frame->payload_bytes = bpf_htons(GW_ICMP_HEADER_BYTES + bytes);
+	frame->payload_bytes = bpf_htons(GW_ICMP_HEADER_BYTES + of->bytes);
 	frame->next_header = GW_PROTO_ICMPV6;
 	frame->hop_limit = GW_ANSWER_HOPS;
 	answer->icmp = (struct gw_icmp_header){ .type = GW_ICMP6_UNREACHABLE };
-	if (reason == GW_EGRESS_DROP_TOO_BIG) {
+	if (of->reason == GW_EGRESS_DROP_TOO_BIG) {
 		answer->icmp.type = GW_ICMP6_TOO_BIG;
-		answer->icmp.rest = bpf_htonl(gw_told_mtu(link_mtu, GW_MIN_MTU6));
+		answer->icmp.rest = bpf_htonl(gw_told_mtu(of->link_mtu, GW_MIN_MTU6));
 	}
-	answer->icmp.checksum = ~gw_fold(
-		sum + gw_pseudo6(frame, GW_ICMP_HEADER_BYTES + bytes, GW_PROTO_ICMPV6) +
-		gw_load16(&answer->icmp, 0) + gw_fold(answer->icmp.rest));
-	return gw_send_back(skb, reason, bytes, frame, sizeof(*frame) + sizeof(answer->icmp));
+	gw_forget();
+	sum += gw_pseudo6(frame, GW_ICMP_HEADER_BYTES + of->bytes, GW_PROTO_ICMPV6);
+	sum += gw_load16(&answer->icmp, 0) + gw_fold(answer->icmp.rest);
+	answer->icmp.checksum = ~gw_fold(sum);
+	return gw_send_back(skb, of, frame, sizeof(*frame) + sizeof(answer->icmp));
 }
 
 /* The same for IPv4. */
 GW_GLOBAL int gw_answer4(struct __sk_buff *skb, __u32 reason, __u32 link_mtu, __u32 rate,
 			 __u32 burst)
 {
+	const __u32 most = GW_MAX_ANSWER4_BYTES - GW_IPV4_BYTES - GW_ICMP_HEADER_BYTES;
 	struct gw_scratch *scratch = gw_scratch();
+	struct gw_answering *of;
 	struct gw_answer4 *answer;
 	struct gw_ipv4_frame *frame;
-	struct gw_transport found;
-	__u32 bytes, mtu;
-	__u16 pseudo;
+	__u32 mtu;
 	__s64 sum;
 
 	if (!scratch)
 		return reason;
+	of = &scratch->answering;
 	answer = &scratch->answer4;
 	frame = &answer->frame;
 	if (bpf_skb_load_bytes(skb, 0, frame, sizeof(*frame)))
 		return reason;
-	found.at = GW_ETH_BYTES + (frame->version_ihl & 0xf) * 4;
-	found.protocol = frame->protocol;
-	bytes = gw_packet_bytes(skb, bpf_ntohs(frame->total_bytes));
-	if (found.at < GW_ETH_BYTES + GW_IPV4_BYTES || GW_ETH_BYTES + bytes < found.at ||
-	    gw_is_taboo4(frame) || gw_is_error4(skb, found))
-		return reason;
+	*of = (struct gw_answering){
+		.reason = reason,
+		.link_mtu = link_mtu,
+		.rate = rate,
+		.burst = burst,
+		.bytes = gw_packet_bytes(skb, bpf_ntohs(frame->total_bytes)),
+		.transport_at = GW_ETH_BYTES + (frame->version_ihl & 0xf) * 4,
+		.protocol = frame->protocol,
+	};
+	gw_forget();
+	if (of->transport_at < GW_ETH_BYTES + GW_IPV4_BYTES ||
+	    GW_ETH_BYTES + of->bytes < of->transport_at || gw_is_taboo4(frame) ||
+	    gw_is_error4(skb, of))
+		return of->reason;
 	/* It asked for being cut up, and the program cannot. */
-	if (reason == GW_EGRESS_DROP_TOO_BIG &&
+	if (of->reason == GW_EGRESS_DROP_TOO_BIG &&
 	    !(frame->fragment & bpf_htons(GW_IPV4_DONT_FRAGMENT)))
-		return reason;
-	pseudo = gw_pseudo4(frame, GW_ETH_BYTES + bytes - found.at, found.protocol);
+		return of->reason;
+	of->pseudo_sum =
+		gw_pseudo4(frame, GW_ETH_BYTES + of->bytes - of->transport_at, of->protocol);
 	__builtin_memcpy(frame->destination, frame->source, sizeof(frame->source));
 	if (!gw_find_gateway4(skb, (__be32 *)frame->source))
-		return reason;
-	if (!gw_may_send(rate, burst))
+		return of->reason;
+	if (!gw_may_send(of))
 		return GW_EGRESS_DROP_ICMP_LIMITED;
-	if (bytes > GW_MAX_ANSWER4_BYTES - GW_IPV4_BYTES - GW_ICMP_HEADER_BYTES)
-		bytes = GW_MAX_ANSWER4_BYTES - GW_IPV4_BYTES - GW_ICMP_HEADER_BYTES;
-	sum = gw_sum_quote(skb, bytes, found, pseudo);
+	if (of->bytes > most)
+		of->bytes = most;
+	sum = gw_sum_quote(skb, of);
 	if (sum < 0)
 		return GW_EGRESS_DROP_ENCAP;
 	gw_swap_macs(frame->dmac, frame->smac);
 	frame->version_ihl = 0x45;
 	frame->class = GW_ANSWER4_CLASS;
-	frame->total_bytes = bpf_htons(GW_IPV4_BYTES + GW_ICMP_HEADER_BYTES + bytes);
+	frame->total_bytes = bpf_htons(GW_IPV4_BYTES + GW_ICMP_HEADER_BYTES + of->bytes);
 	/* No fragment of it can be, so it needs no identification (RFC 6864). */
 	frame->id = 0;
 	frame->fragment = bpf_htons(GW_IPV4_DONT_FRAGMENT);
@@ -292,14 +256,14 @@ GW_GLOBAL int gw_answer4(struct __sk_buff *skb, __u32 reason, __u32 link_mtu, __
 	frame->checksum = ~gw_fold(bpf_csum_diff(NULL, 0, (__be32 *)&frame->version_ihl,
 						 GW_IPV4_BYTES, 0));
 	answer->icmp = (struct gw_icmp_header){ .type = GW_ICMP4_UNREACHABLE };
-	if (reason == GW_EGRESS_DROP_TOO_BIG) {
-		mtu = gw_told_mtu(link_mtu, GW_MIN_MTU4);
+	if (of->reason == GW_EGRESS_DROP_TOO_BIG) {
+		mtu = gw_told_mtu(of->link_mtu, GW_MIN_MTU4);
 		answer->icmp.code = GW_ICMP4_CODE_TOO_BIG;
 		answer->icmp.rest = bpf_htonl(mtu < 0xffff ? mtu : 0xffff);
 	}
-	answer->icmp.checksum =
-		~gw_fold(sum + gw_load16(&answer->icmp, 0) + gw_fold(answer->icmp.rest));
-	return gw_send_back(skb, reason, bytes, frame, sizeof(*frame) + sizeof(answer->icmp));
+	sum += gw_load16(&answer->icmp, 0) + gw_fold(answer->icmp.rest);
+	answer->icmp.checksum = ~gw_fold(sum);
+	return gw_send_back(skb, of, frame, sizeof(*frame) + sizeof(answer->icmp));
 }
 
 static __always_inline int gw_answer_instead(const struct gw_egress_run *run, int reason)

@@ -70,6 +70,19 @@ struct gw_answer6 {
 } __attribute__((aligned(8)));
 _Static_assert(__builtin_offsetof(struct gw_answer6, icmp) == 2 + GW_ETH_BYTES + GW_IPV6_BYTES, "");
 
+/* What is being answered, and how. */
+struct gw_answering {
+	__u32 reason; /* enum gw_egress_counter */
+	__u32 link_mtu;
+	__u32 rate;
+	__u32 burst;
+	__u32 bytes; /* of the packet, then those that are quoted */
+	__u16 transport_at; /* from the beginning of the frame */
+	__u16 pseudo_sum; /* of the transport's pseudo header */
+	__u8 protocol; /* the transport's */
+	__u8 zero[7];
+};
+
 /*
  * Where answers are made. Not on the stack, which is short; and without CAP_PERFMON a program cannot sum
  * up what is in a frame.
@@ -79,6 +92,7 @@ struct gw_scratch {
 		struct gw_answer4 answer4;
 		struct gw_answer6 answer6;
 	};
+	struct gw_answering answering;
 	__u64 summed[64]; /* as much as the helper takes */
 };
 

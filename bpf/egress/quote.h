@@ -55,18 +55,17 @@ GW_GLOBAL __s64 gw_sum_frame(struct __sk_buff *skb, __u32 at, __u32 bytes)
  * by a device, its field holds the sum of the pseudo header; made, all from the transport header on comes
  * to the complement of that.
  */
-static __always_inline __s64 gw_sum_quote(struct __sk_buff *skb, __u32 bytes,
-					  struct gw_transport found, __u16 pseudo)
+static __always_inline __s64 gw_sum_quote(struct __sk_buff *skb, const struct gw_answering *of)
 {
-	__u32 field_at = found.at + (found.protocol == GW_PROTO_TCP ? 16 : 6);
+	__u32 field_at = of->transport_at + (of->protocol == GW_PROTO_TCP ? 16 : 6);
 	__be16 field;
 	__s64 sum;
 
-	if ((found.protocol != GW_PROTO_TCP && found.protocol != GW_PROTO_UDP) ||
-	    field_at + sizeof(field) > GW_ETH_BYTES + bytes ||
-	    bpf_skb_load_bytes(skb, field_at, &field, sizeof(field)) || field != pseudo)
-		return gw_sum_frame(skb, GW_ETH_BYTES, bytes);
-	sum = gw_sum_frame(skb, GW_ETH_BYTES, found.at - GW_ETH_BYTES);
+	if ((of->protocol != GW_PROTO_TCP && of->protocol != GW_PROTO_UDP) ||
+	    field_at + sizeof(field) > GW_ETH_BYTES + of->bytes ||
+	    bpf_skb_load_bytes(skb, field_at, &field, sizeof(field)) || field != of->pseudo_sum)
+		return gw_sum_frame(skb, GW_ETH_BYTES, of->bytes);
+	sum = gw_sum_frame(skb, GW_ETH_BYTES, of->transport_at - GW_ETH_BYTES);
 	return sum < 0 ? sum : sum + (__u16)~field;
 }
 

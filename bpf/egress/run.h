@@ -22,6 +22,7 @@ struct gw_egress_run {
 	__u32 inner_bytes; /* as the inner header says */
 	__u32 l4_at; /* from the beginning of the frame */
 	__u32 inner_label; /* IPv6 */
+	__u32 group_id; /* GW_INDEX_NONE: none */
 	__u16 tenant_argument;
 	__u16 tenant_flags; /* enum gw_tenant_flag */
 	__u8 family; /* enum gw_family */
@@ -35,7 +36,7 @@ struct gw_egress_run {
 	__u32 profile; /* that of all, and the group's */
 	__u32 counters_at; /* of its slot */
 	__u8 answered; /* its drop is, if the tenant wants answers */
-	__u8 zero; /* so that the outer addresses are aligned */
+	__u8 zero[5]; /* so that the outer addresses are aligned */
 	struct gw_ipv6_frame outer;
 } __attribute__((aligned(8)));
 _Static_assert(__builtin_offsetof(struct gw_egress_run, outer) % 8 == 2, "whole words");

@@ -3,6 +3,7 @@
 #ifndef GW_EGRESS_SELECT_H
 #define GW_EGRESS_SELECT_H
 
+#include "event.h"
 #include "pin.h"
 #include "place.h"
 
@@ -159,18 +160,21 @@ static __always_inline void gw_look_at_pin(struct gw_choice *choice, struct gw_p
  * Makes an old pin one of the table's member. The time comes first: a sweep that finds the new binding
  * must not find the old time.
  */
-static __always_inline void gw_renew(struct gw_choice *choice, const struct gw_pinned *pinned)
+static __always_inline void gw_renew(const struct gw_egress_run *run, struct gw_choice *choice,
+				     const struct gw_pinned *pinned)
 {
 	__u64 bind = gw_pin_bind(choice->slot, choice->member->generation, pinned->bind);
 	struct gw_pin *pin = pinned->pin;
 
 	*(volatile __u32 *)&pin->last_seen_tick = pinned->now;
 	if (__sync_val_compare_and_swap(&pin->bind, pinned->bind, bind) != pinned->bind) {
+		gw_tell_of_pin(run, GW_EGRESS_EVENT_PIN_STALE, choice->slot);
 		gw_follow_winner(choice, pin, pinned);
 		return;
 	}
 	if (gw_load_tag(pin) == pinned->tag) {
 		gw_egress_count(GW_EGRESS_PIN_REPLACED);
+		gw_tell_of_pin(run, GW_EGRESS_EVENT_PIN_REPLACED, choice->slot);
 		return;
 	}
 	/* Another key's by now, with the very binding that this one had: it gets that back. */
@@ -199,6 +203,7 @@ static __always_inline void gw_pin_anew(const struct gw_egress_run *run, struct 
 
 	if (gw_is_full(full_tick, pinned->now)) {
 		gw_egress_count(GW_EGRESS_PIN_FULL);
+		gw_tell_of_pin(run, GW_EGRESS_EVENT_PIN_FULL, choice->slot);
 		return;
 	}
 	use = bpf_map_lookup_elem(&gw_pin_use, &run->table_id);
@@ -220,6 +225,8 @@ static __always_inline void gw_pin_anew(const struct gw_egress_run *run, struct 
 		break;
 	}
 	gw_egress_count(result);
+	if (result != GW_EGRESS_PIN_NEW)
+		gw_tell_of_pin(run, result, choice->slot);
 }
 
 /* The key of a packet's pin. */
@@ -285,7 +292,7 @@ static __always_inline int gw_select(struct gw_egress_run *run, struct gw_choice
 	if (step != GW_NEXT)
 		return step;
 	if (pinned.found == GW_PIN_STALE)
-		gw_renew(choice, &pinned);
+		gw_renew(run, choice, &pinned);
 	else if (pinned.found == GW_PIN_ABSENT && by_flow)
 		gw_pin_anew(run, choice, &pinned, &gw_flow_pins, &keys.flow,
 			    &gw_flows_full_tick);

@@ -41,6 +41,11 @@ struct {
 	__array(values, struct gw_eg_conf);
 } gw_eg_config SEC(".maps");
 
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, GW_EGRESS_RING_BYTES);
+} gw_eg_events SEC(".maps");
+
 /* What is left of what may be done so often, and what was not done since it was. */
 struct gw_egress_bucket {
 	__u64 refilled_ns;

@@ -54,6 +54,7 @@ GW_SIZE(gw_route_key, 28);
 GW_SIZE(gw_next_hop, 20);
 GW_SIZE(gw_route, 64);
 GW_SIZE(gw_egress_config, 128);
+GW_SIZE(gw_egress_event, 48);
 GW_SIZE(gw_shard_stats, 16);
 GW_SIZE(gw_group_header, 128);
 GW_SIZE(gw_member, 64);

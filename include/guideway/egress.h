@@ -180,6 +180,44 @@ enum gw_egress_counter {
 	GW_EGRESS_COUNTERS = 128,
 };
 
+/*
+ * The counter that an event is about: every drop but one that was asked for, and what became of a pin
+ * that was old or could not be made.
+ */
+enum gw_egress_event_kind {
+	GW_EGRESS_EVENT_BAD_ROUTE = GW_EGRESS_DROP_BAD_ROUTE,
+	GW_EGRESS_EVENT_GROUP_ABSENT = GW_EGRESS_DROP_GROUP_ABSENT,
+	GW_EGRESS_EVENT_GROUP_DISABLED = GW_EGRESS_DROP_GROUP_DISABLED,
+	GW_EGRESS_EVENT_GROUP_EMPTY = GW_EGRESS_DROP_GROUP_EMPTY,
+	GW_EGRESS_EVENT_STALE_ROUTE = GW_EGRESS_DROP_STALE_ROUTE,
+	GW_EGRESS_EVENT_BAD_SNAPSHOT = GW_EGRESS_DROP_BAD_SNAPSHOT,
+	GW_EGRESS_EVENT_MEMBER_DEAD = GW_EGRESS_DROP_MEMBER_DEAD,
+	GW_EGRESS_EVENT_PARSE = GW_EGRESS_DROP_PARSE,
+	GW_EGRESS_EVENT_TOO_LONG = GW_EGRESS_DROP_TOO_LONG,
+	GW_EGRESS_EVENT_TOO_BIG = GW_EGRESS_DROP_TOO_BIG,
+	GW_EGRESS_EVENT_ICMP_LIMITED = GW_EGRESS_DROP_ICMP_LIMITED,
+	GW_EGRESS_EVENT_ENCAP = GW_EGRESS_DROP_ENCAP,
+	GW_EGRESS_EVENT_REDIRECT = GW_EGRESS_DROP_REDIRECT,
+	GW_EGRESS_EVENT_PIN_STALE = GW_EGRESS_PIN_STALE, /* and another CPU's by now */
+	GW_EGRESS_EVENT_PIN_FULL = GW_EGRESS_PIN_FULL,
+	GW_EGRESS_EVENT_PIN_QUOTA = GW_EGRESS_PIN_QUOTA,
+	GW_EGRESS_EVENT_PIN_BUSY = GW_EGRESS_PIN_BUSY,
+	GW_EGRESS_EVENT_PIN_REPLACED = GW_EGRESS_PIN_REPLACED,
+};
+
+/* One event, in the ring: a sample, for people. Nothing depends on reading it. */
+struct gw_egress_event {
+	__u16 kind; /* enum gw_egress_event_kind */
+	__u16 bytes; /* of the event */
+	__u32 suppressed; /* of this kind on this CPU since the last one */
+	__u64 time_ns; /* coarse monotonic clock */
+	__u32 ifindex; /* of the tenant */
+	__u32 table_id;
+	__u32 group_id; /* GW_INDEX_NONE: the packet's route leads to none */
+	__u32 detail; /* of a pin its slot, of a drop the ifindex it was to leave by, 0 if none was chosen */
+	__u8 source[16]; /* of the packet; IPv4 as ::ffff:a.b.c.d */
+};
+
 /* Of one slot of a group. */
 struct gw_shard_stats {
 	__u64 packets;

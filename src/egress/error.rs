@@ -9,6 +9,7 @@ use crate::error::ErrorKind;
 use crate::group::{GroupId, ImageError, PlanError, Publication, StalePlan};
 use crate::kernel::map::{OpenError, ShapeError};
 use crate::kernel::object::LoadError;
+use crate::kernel::ring::RingError;
 use crate::kernel::statedir::StateError;
 use crate::kernel::write_barrier::BarrierError;
 use crate::kernel::{PinError, SysError};
@@ -30,6 +31,9 @@ pub enum InstanceError {
     /// A map has another shape than the program's.
     #[error(transparent)]
     Shape(#[from] ShapeError),
+    /// The events cannot be read.
+    #[error(transparent)]
+    Ring(#[from] RingError),
     /// A pinned program is missing or something else.
     #[error(transparent)]
     Pin(#[from] PinError),
@@ -97,8 +101,9 @@ impl InstanceError {
             Self::Map(error) => error.kind(),
             Self::Pin(error) => error.kind(),
             Self::Limits { .. } => ErrorKind::Conflict,
-            Self::Sys(error) => error.kind(),
+            Self::Sys(error) | Self::Ring(RingError::Sys(error)) => error.kind(),
             Self::Shape(_)
+            | Self::Ring(_)
             | Self::Mixed { .. }
             | Self::Meta(_)
             | Self::Orphan { .. }

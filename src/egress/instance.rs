@@ -47,11 +47,12 @@ pub(super) struct Maps {
     pub(super) pin_use: Hash<u32, abi::PinUse>,
     pub(super) shards: PerCpuArray<abi::ShardStats>,
     pub(super) counters: PerCpuArray<u64>,
+    pub(super) events: Map,
 }
 
 impl Maps {
     /// Name of each map, the same as its pin's.
-    pub(super) const NAMES: [&'static str; 9] = [
+    pub(super) const NAMES: [&'static str; 10] = [
         "gw_tenants",
         "gw_routes",
         "gw_groups",
@@ -61,13 +62,14 @@ impl Maps {
         "gw_pin_use",
         "gw_shardstat",
         "gw_eg_stat",
+        "gw_eg_events",
     ];
 
     /// Takes each map from where `take` finds it.
     pub(super) fn from(
         mut take: impl FnMut(&'static str) -> Result<Map, InstanceError>,
     ) -> Result<Self, InstanceError> {
-        let [tenants, routes, groups, config, pins, flow_pins, pin_use, shards, counters] =
+        let [tenants, routes, groups, config, pins, flow_pins, pin_use, shards, counters, events] =
             Self::NAMES;
         Ok(Self {
             tenants: Hash::new(take(tenants)?)?,
@@ -79,11 +81,12 @@ impl Maps {
             pin_use: Hash::new(take(pin_use)?)?,
             shards: PerCpuArray::new(take(shards)?)?,
             counters: PerCpuArray::new(take(counters)?)?,
+            events: take(events)?,
         })
     }
 
     /// Each map, in the order of the names.
-    pub(super) fn all(&self) -> [&Map; 9] {
+    pub(super) fn all(&self) -> [&Map; 10] {
         [
             self.tenants.map(),
             self.routes.map(),
@@ -94,6 +97,7 @@ impl Maps {
             self.pin_use.map(),
             self.shards.map(),
             self.counters.map(),
+            &self.events,
         ]
     }
 }

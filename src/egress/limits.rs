@@ -146,13 +146,14 @@ impl Limits {
     }
 
     /// Sizes of the maps whose definitions have others.
-    pub(super) const fn entries(&self) -> [(&'static str, u32); 5] {
+    pub(super) const fn entries(&self) -> [(&'static str, u32); 6] {
         [
             ("gw_tenants", self.tenants),
             ("gw_pin_use", self.tenants),
             ("gw_routes", self.routes),
             ("gw_pins", self.pins),
             ("gw_flow_pins", self.flow_pins),
+            ("gw_eg_events", self.ring_bytes),
         ]
     }
 

@@ -19,6 +19,7 @@
 pub mod apply;
 mod attachment;
 mod error;
+mod events;
 mod instance;
 mod ledger;
 mod limits;
@@ -36,6 +37,7 @@ mod ticket;
 
 pub use attachment::{Attached, AttachmentError, AttachmentView};
 pub use error::{GroupError, GuardError, InstanceError, PublishError};
+pub use events::{Event, EventKind, EventStream};
 pub use instance::{Egress, Writer};
 pub use ledger::RouteError;
 pub use limits::{LimitError, Limits};

@@ -5,12 +5,11 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use bytemuck::Zeroable;
 use guideway::abi;
-use nix::sched::{sched_getcpu, sched_setaffinity, CpuSet};
-use nix::unistd::Pid;
 
 use crate::frames::*;
 use crate::machine::*;
 use crate::netns::{isolated, within};
+use crate::one_processor;
 
 const LINK_MTU: u32 = 1400;
 
@@ -354,11 +353,7 @@ fn blocked_destinations_and_empty_groups_are_unreachable() {
 #[test]
 fn answers_are_limited() {
     isolated("egress::answers::limit", || {
-        // The limit is one of each processor.
-        let mut here = CpuSet::new();
-        let cpu = sched_getcpu().expect("a processor");
-        here.set(cpu).expect("a processor");
-        sched_setaffinity(Pid::from_raw(0), &here).expect("pinned to it");
+        one_processor();
         let machine = machine();
         machine.configure_answers(1, 5);
         let frame = v6(UDP, &ports(1000, 53, 1400));

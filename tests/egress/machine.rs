@@ -373,6 +373,12 @@ impl Machine {
         Ipv6Addr::from(segments)
     }
 
+    /// Takes a map that the tests of one subject alone use.
+    #[allow(dead_code)] // not every test binary does
+    pub(crate) fn take_map(&mut self, name: &str) -> Map {
+        self.object.take_map(name).expect("a map")
+    }
+
     pub(crate) fn counters(&self) -> [u64; C::GW_EGRESS_COUNTERS.0 as usize] {
         let mut sums = [0; C::GW_EGRESS_COUNTERS.0 as usize];
         let read = self.stats.for_each(|counter, counts| {

@@ -6,6 +6,7 @@ mod answers;
 #[allow(dead_code)]
 mod chance;
 
+mod events;
 #[allow(dead_code)]
 mod frames;
 mod groups;
@@ -22,3 +23,12 @@ mod races;
 mod random;
 mod reference;
 mod worlds;
+
+/// Keeps the calling thread on the processor that it is on: limits are of each.
+fn one_processor() {
+    use nix::sched::{sched_getcpu, sched_setaffinity, CpuSet};
+    let mut here = CpuSet::new();
+    let cpu = sched_getcpu().expect("a processor");
+    here.set(cpu).expect("a processor");
+    sched_setaffinity(nix::unistd::Pid::from_raw(0), &here).expect("pinned to it");
+}

@@ -176,7 +176,9 @@ impl Kernel {
         let ran = ran.run(machine.program());
         let ran = ran.unwrap_or_else(|error| panic!("{error}: {packet:x?}"));
         let after = machine.counters();
-        let pairs = (0..).zip(self.counters.iter().zip(&after));
+        // What is told of it depends on what was told of others.
+        let events = C::GW_EGRESS_EVENT_SENT.0;
+        let pairs = (0..events).zip(self.counters.iter().zip(&after));
         let counted = pairs.filter(|(_, (before, after))| before != after);
         let counted = counted.map(|(number, (before, after))| (number, after - before));
         let counted = counted.collect();
