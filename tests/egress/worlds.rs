@@ -24,16 +24,28 @@ use crate::machine::{shard, NODE};
 /// Groups that are published; those behind them are absent, and those from the limit on do not exist.
 pub(crate) const GROUPS: u32 = 5;
 /// Room for pins of each kind.
-pub(crate) const PINS: usize = 40;
+pub(crate) const PINS: usize = 64;
 const TABLES: [u32; 3] = [42, 43, 0xffff_ffff];
 const PORTS: [u16; 4] = [0, 53, 443, 0xfffe];
 
 fn source6(random: &mut Random) -> Ipv6Addr {
+    if random.percent(4) {
+        // Nobody's, or many's.
+        return *random.pick(&[
+            Ipv6Addr::UNSPECIFIED,
+            Ipv6Addr::LOCALHOST,
+            Ipv6Addr::from(2),
+            Ipv6Addr::from(0xff02 << 112),
+        ]);
+    }
     let last = random.below(4) as u16;
     Ipv6Addr::new(0x2001, 0xdb8, 0xaaaa, 0, 0, 0, 0xff00, last)
 }
 
 fn source4(random: &mut Random) -> Ipv4Addr {
+    if random.percent(4) {
+        return Ipv4Addr::new(*random.pick(&[0, 1, 126, 127, 128, 223, 224, 255]), 0, 0, 1);
+    }
     Ipv4Addr::new(10, 0, 0, random.below(4) as u8)
 }
 
@@ -103,8 +115,11 @@ fn tenant(random: &mut Random, table: u32) -> Tenant {
     Tenant {
         hash_table: HashTable(random.next() as u32),
         enabled: random.percent(95),
-        icmp: false,
-        mss: false,
+        icmp: random.percent(75),
+        gateway6: random
+            .percent(90)
+            .then(|| Ipv6Addr::from(u128::from(random.next() | 1) << 64 | 1)),
+        gateway4: random.percent(90).then(|| Ipv4Addr::new(10, 0, 0, 254)),
         pin_quota: *random.pick(&[
             PinQuota::NONE,
             PinQuota(4),
@@ -114,6 +129,11 @@ fn tenant(random: &mut Random, table: u32) -> Tenant {
         ..Tenant::new(TableId::new(table), argument(random))
     }
 }
+
+const UNLIMITED: Rate = Rate {
+    per_second: u32::MAX,
+    burst: u32::MAX,
+};
 
 fn encap(random: &mut Random) -> Encap {
     Encap {
@@ -131,10 +151,16 @@ fn encap(random: &mut Random) -> Encap {
             ipv6: 1220,
             ipv4: 1240,
         }),
-        icmp: Rate {
-            per_second: 1000,
-            burst: 100,
-        },
+        // None, or as many as there are packets.
+        icmp: *random.pick(&[
+            Rate {
+                per_second: 0,
+                burst: 100,
+            },
+            UNLIMITED,
+            UNLIMITED,
+            UNLIMITED,
+        ]),
         events: Rate {
             per_second: 100,
             burst: 100,
@@ -190,7 +216,7 @@ fn group(random: &mut Random, id: GroupId, limits: Limits) -> Snapshot {
             _ => Settings {
                 hash_mode: *random.pick(&[HashMode::Source, HashMode::Flow]),
                 pin_idle: PinIdle::from_secs(*random.pick(&[0, 1, 100, 7440])).expect("a time"),
-                reject: false,
+                reject: random.percent(50),
                 ecn_normal: random.percent(50),
             },
         },
@@ -211,7 +237,7 @@ fn route(
 ) -> Route {
     let target = match random.below(10) {
         0 => Target::Pass,
-        1 => Target::Block(Block::Drop),
+        1 => Target::Block(*random.pick(&[Block::Drop, Block::Unreachable])),
         2 => Target::Shard {
             argument: argument(random),
             sid: sid(0x99),
@@ -281,8 +307,8 @@ pub(crate) fn world(random: &mut Random, limits: Limits, interfaces: &[u32]) -> 
     }
 }
 
-/// Pins that earlier packets could have left, and some that they could not.
-pub(crate) fn pins(random: &mut Random, world: &World, now_tick: u32) -> Pins {
+/// Up to so many pins that earlier packets could have left, and some that they could not.
+pub(crate) fn pins(random: &mut Random, world: &World, count: usize, now_tick: u32) -> Pins {
     let mut pins = Pins::with_capacity(PINS, PINS);
     for table in TABLES {
         if random.percent(90) {
@@ -293,8 +319,7 @@ pub(crate) fn pins(random: &mut Random, world: &World, now_tick: u32) -> Pins {
             pins.used.insert(TableId::new(table), used);
         }
     }
-    let room = *random.pick(&[0, PINS / 2, PINS]);
-    for _ in 0..room {
+    for _ in 0..count {
         let Some(group) = random
             .pick_any(&Vec::from_iter(world.groups.values()))
             .copied()
@@ -358,7 +383,10 @@ pub(crate) fn pins(random: &mut Random, world: &World, now_tick: u32) -> Pins {
             3 => pin.generation = 0,
             _ => {}
         }
-        pins.pins.insert(holder, pin);
+        let kind = |one: &&Holder| one.flow.is_some() == holder.flow.is_some();
+        if pins.pins.keys().filter(kind).count() < PINS {
+            pins.pins.insert(holder, pin);
+        }
     }
     pins
 }
@@ -383,12 +411,30 @@ fn extended(random: &mut Random, mut next: u8, mut payload: Vec<u8>) -> (u8, Vec
     (next, payload)
 }
 
+/// Leaves the checksum of a TCP or UDP header to a device: the field has the sum of the pseudo header.
+fn leave_checksum(frame: &mut [u8]) {
+    let (at, addresses, protocol) = match frame[12] {
+        0x08 => (34, 26..34, frame[23]),
+        _ => (54, 22..54, frame[20]),
+    };
+    let field = at + if protocol == TCP { 16 } else { 6 };
+    let words = frame[addresses].chunks(2);
+    let words = words.map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])));
+    let mut sum = words.sum::<u32>() + (frame.len() - at) as u32 + u32::from(protocol);
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    if let Some(field) = frame.get_mut(field..field + 2) {
+        field.copy_from_slice(&(sum as u16).to_be_bytes());
+    }
+}
+
 /// A frame that a tenant could send, or a broken one.
 pub(crate) fn frame(random: &mut Random) -> Vec<u8> {
     let protocol = *random.pick(&[TCP, UDP, TCP, UDP, 1, ICMPV6, 0, 44, 50, 132]);
-    let bytes = match random.below(20) {
+    let bytes = match random.below(16) {
         0 => random.below(4),
-        1 => 1240 + random.below(500),
+        1 | 2 => 1240 + random.below(500),
         _ => 4 + random.below(60),
     };
     let mut payload = ports(*random.pick(&PORTS), *random.pick(&PORTS), bytes);
@@ -420,6 +466,12 @@ pub(crate) fn frame(random: &mut Random) -> Vec<u8> {
             &payload,
         )
     };
+    if random.percent(4) {
+        frame[0] |= 1;
+    }
+    if random.percent(25) {
+        leave_checksum(&mut frame);
+    }
     // The traffic class.
     if frame[12] == 0x08 {
         frame[15] = random.byte();

@@ -15,13 +15,15 @@ const IPV6: u16 = 0x86dd;
 const IPV4_BYTES: usize = 20;
 const IPV6_BYTES: usize = 40;
 /// The protocols that devices segment.
-const TCP: u8 = 6;
-const UDP: u8 = 17;
-const ICMPV6: u8 = 58;
+pub(super) const TCP: u8 = 6;
+pub(super) const UDP: u8 = 17;
+pub(super) const ICMPV6: u8 = 58;
 /// Router and neighbour solicitations and advertisements, and redirects.
 const NEIGHBOUR_DISCOVERY: std::ops::RangeInclusive<u8> = 133..=137;
 /// More Fragments, and the offset.
 const IPV4_FRAGMENT: u16 = 0x3fff;
+const IPV4_OFFSET: u16 = 0x1fff;
+const IPV4_DONT_FRAGMENT: u16 = 0x4000;
 /// The offset in an IPv6 Fragment header.
 const IPV6_OFFSET: u16 = 0xfff8;
 const PORTS_BYTES: usize = 4;
@@ -36,11 +38,11 @@ const AUTHENTICATION: u8 = 51;
 const DESTINATION_OPTIONS: u8 = 60;
 
 /// So many bytes of a frame; none if it ends before.
-fn bytes<const N: usize>(frame: &[u8], at: usize) -> Option<[u8; N]> {
+pub(super) fn bytes<const N: usize>(frame: &[u8], at: usize) -> Option<[u8; N]> {
     frame.get(at..at.checked_add(N)?)?.try_into().ok()
 }
 
-fn be16(high: u8, low: u8) -> u16 {
+pub(super) fn be16(high: u8, low: u8) -> u16 {
     u16::from_be_bytes([high, low])
 }
 
@@ -73,6 +75,10 @@ pub(super) struct Inner<'a> {
     l4_at: usize,
     /// Any part of an IPv4 packet.
     fragment: bool,
+    /// A part of an IPv4 packet, and not the first.
+    pub(super) later_fragment: bool,
+    /// It may not be cut up; IPv4.
+    pub(super) dont_fragment: bool,
 }
 
 impl<'a> Inner<'a> {
@@ -108,6 +114,8 @@ impl<'a> Inner<'a> {
             bytes: IPV6_BYTES as u32 + u32::from(be16(length_high, length_low)),
             l4_at,
             fragment: false,
+            later_fragment: false,
+            dont_fragment: true,
         })
     }
 
@@ -120,6 +128,7 @@ impl<'a> Inner<'a> {
             return Err(End::Short);
         }
         let destination = Ipv4Addr::new(d0, d1, d2, d3);
+        let fragment = be16(fragment_high, fragment_low);
         if destination.is_multicast() || destination.is_broadcast() {
             return Err(End::Local);
         }
@@ -132,7 +141,9 @@ impl<'a> Inner<'a> {
             label: 0,
             bytes: be16(length_high, length_low).into(),
             l4_at: ETHERNET_BYTES + usize::from(first & 0xf) * 4,
-            fragment: be16(fragment_high, fragment_low) & IPV4_FRAGMENT != 0,
+            fragment: fragment & IPV4_FRAGMENT != 0,
+            later_fragment: fragment & IPV4_OFFSET != 0,
+            dont_fragment: fragment & IPV4_DONT_FRAGMENT != 0,
         })
     }
 
@@ -142,6 +153,12 @@ impl<'a> Inner<'a> {
             IpAddr::V4(_) => 4,
             IpAddr::V6(_) => 41,
         }
+    }
+
+    /// Whether all of its header is in so many bytes, and it is one; of IPv4.
+    pub(super) const fn has_header(&self, packet_bytes: usize) -> bool {
+        let bytes = self.l4_at - ETHERNET_BYTES;
+        IPV4_BYTES <= bytes && bytes <= packet_bytes
     }
 
     /// What a group that places by flow hashes.
@@ -226,7 +243,7 @@ impl<'a> Inner<'a> {
 
     /// Where the transport header is, from the beginning of the frame, and which. Of later fragments,
     /// of what is cut off and behind too many headers there is none.
-    fn transport(&self) -> Option<(usize, u8)> {
+    pub(super) fn transport(&self) -> Option<(usize, u8)> {
         let (mut at, mut protocol) = (self.l4_at, self.protocol);
         if self.source.is_ipv4() {
             return Some((at, protocol));

@@ -55,11 +55,16 @@
 //! 7. Its length: of the outer header's field, and of the link.
 //! 8. The outer Ethernet and IPv6 headers go in front of it, and it leaves.
 //!
+//! The sender of what is too big, or may go nowhere, is told by ICMP, if the tenant, the route and the
+//! group ask for that and the packet is one that may be answered.
+//!
 //! # What is not modelled
 //!
-//! The kernel's refusals to make room or to redirect, locks that it could not take, and rows that no
-//! writer of this library makes: who reads those gets an error.
+//! The kernel's refusals to make room or to redirect, locks that it could not take, limits of how many
+//! answers are sent in a second, and rows that no writer of this library makes: who reads those gets an
+//! error.
 
+mod answer;
 mod inner;
 mod outer;
 mod pins;
@@ -120,6 +125,8 @@ pub enum Action {
         /// The interface's index.
         ifindex: u32,
     },
+    /// Nowhere; an ICMP error goes out in its place, through the interface that it came in by.
+    Answer,
 }
 
 /// What becomes of a frame, and what was found for it on its way.
@@ -142,7 +149,7 @@ pub struct Decision {
     pub counters: Vec<Selection>,
     /// The slot whose counters go up, by one packet and the bytes of the frame as it came.
     pub slot: Option<(GroupId, Slot)>,
-    /// The frame as it goes on.
+    /// The frame as it goes on, or the answer.
     pub output: Vec<u8>,
 }
 

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! A frame's way through the program.
 
+use super::answer::answer;
 use super::inner::{self, Inner};
 use super::outer::{check_length, encapsulate, Hop};
 use super::world::reachable;
 use super::{Action, By, Choice, Chosen, Decision, Packet, Pin, PinFate, Pins, World};
-use crate::encap::Ecn;
+use crate::encap::{Ecn, Encap};
 use crate::group::{HashMode, Member, Snapshot};
 use crate::pin::{Flow, Holder};
 use crate::placement::{Fnv12, Fnv5};
 use crate::reason::egress::{End, EndKind, Selection};
-use crate::route::Target;
+use crate::route::{Block, Route, Target};
 use crate::tenant::Tenant;
 
 /// What the program does with a frame in this world, given the pins that earlier frames left; what
@@ -51,8 +52,28 @@ struct Run<'a> {
     decision: Decision,
 }
 
+/// An end before the packet was sent.
+struct Stop {
+    end: End,
+    /// Whether its sender is told, if the tenant wants that.
+    answered: bool,
+    /// Of the link that it does not fit.
+    link_mtu: u32,
+}
+
+impl From<End> for Stop {
+    fn from(end: End) -> Self {
+        Self {
+            end,
+            answered: false,
+            link_mtu: 0,
+        }
+    }
+}
+
 impl<'a> Run<'a> {
-    /// Up to its end: an error is one before the packet was sent.
+    /// Up to its end; an error is one before the packet was sent. The next program gets what ends before
+    /// a route matches.
     fn follow(&mut self) -> Result<End, End> {
         let (world, packet) = (self.world, self.packet);
         let family = inner::family(packet)?;
@@ -64,10 +85,41 @@ impl<'a> Run<'a> {
             .route(tenant.table, inner.destination)
             .ok_or(End::NoRoute)?;
         self.decision.route = Some((*key, *route));
+        let Stop {
+            end,
+            answered,
+            link_mtu,
+        } = match self.send(route, tenant, encap, &inner) {
+            Ok(end) => return Ok(end),
+            Err(stop) => stop,
+        };
+        if !answered || !tenant.icmp {
+            return Err(end);
+        }
+        self.decision.output = answer(packet, &inner, tenant, encap.icmp, (end, link_mtu))?;
+        self.decision.action = Action::Answer;
+        Ok(match end {
+            End::TooBig => End::IcmpSent,
+            _ => End::UnreachSent,
+        })
+    }
 
+    /// Goes where the route says.
+    fn send(
+        &mut self,
+        route: &Route,
+        tenant: &Tenant,
+        encap: &Encap,
+        inner: &Inner<'_>,
+    ) -> Result<End, Stop> {
         let (end, hop) = match route.target {
             Target::Pass => return Ok(End::Pass),
-            Target::Block(_) => return Err(End::Blocked),
+            Target::Block(block) => {
+                return Err(Stop {
+                    answered: block == Block::Unreachable,
+                    ..End::Blocked.into()
+                })
+            }
             Target::Shard {
                 argument,
                 sid,
@@ -87,9 +139,13 @@ impl<'a> Run<'a> {
                 fnv5,
                 fnv12,
             } => {
-                let group = world.group(group, incarnation)?;
-                let (hash, holder) = place(group, (fnv5, fnv12), tenant, &inner)?;
-                let member = self.select(group, hash, holder, tenant)?;
+                let group = self.world.group(group, incarnation)?;
+                let (hash, holder) = place(group, (fnv5, fnv12), tenant, inner)?;
+                let member = self.select(group, hash, holder, tenant);
+                let member = member.map_err(|end| Stop {
+                    answered: end == End::GroupEmpty && group.settings.reject,
+                    ..end.into()
+                })?;
                 let hop = Hop {
                     next_hop: member.next_hop.ok_or(End::MemberDead)?,
                     destination: member.sid.with_argument(argument),
@@ -102,10 +158,14 @@ impl<'a> Run<'a> {
             }
         };
 
-        check_length(packet, &inner, hop.next_hop)?;
+        check_length(self.packet, inner, hop.next_hop).map_err(|end| Stop {
+            answered: end == End::TooBig && encap.too_big,
+            link_mtu: hop.next_hop.mtu().get(),
+            ..end.into()
+        })?;
         let source = encap.node_sid.with_argument(tenant.argument);
         self.decision.outer = Some((source, hop.destination));
-        self.decision.output = encapsulate(packet, &inner, encap, source, &hop);
+        self.decision.output = encapsulate(self.packet, inner, encap, source, &hop);
         self.decision.action = Action::Redirect {
             ifindex: hop.next_hop.ifindex(),
         };
