@@ -35,6 +35,7 @@ mod load;
 mod log;
 mod netlink;
 mod shape;
+mod skeleton;
 mod sys;
 mod xdp_features;
 

@@ -184,6 +184,7 @@ fn what_this_kernel_offers_is_found() {
         let features = probe::features();
         assert_eq!(features.xdp_link, Some(true), "Linux 5.9 and later");
         assert_eq!(features.xdp_frags, release.at_least(5, 18));
+        assert_eq!(features.tcx, Some(release.at_least(6, 6)));
         // The kernel lists its functions in its symbol table.
         let symbols = std::fs::read_to_string("/proc/kallsyms").expect("symbols");
         let has = |name: &str| {

@@ -13,21 +13,9 @@ use super::load::{LoadError, Loading};
 use super::map::{Map, MapKind, MapShape};
 use super::object::Object;
 use super::probe::Capability;
+use super::skeleton;
 use super::SysError;
 use crate::abi;
-
-#[allow(
-    clippy::all,
-    missing_docs,
-    non_camel_case_types,
-    unreachable_pub,
-    unsafe_op_in_unsafe_fn,
-    clippy::undocumented_unsafe_blocks,
-    dead_code
-)]
-mod skeleton {
-    include!(concat!(env!("OUT_DIR"), "/egress.skel.rs"));
-}
 
 const NAME: &str = "gw_egress";
 const GROUPS: &str = "gw_groups";
@@ -120,7 +108,7 @@ impl Options<'_> {
     /// The shape each map of the object will have, by name: what to open pinned maps with.
     pub fn shapes(&self) -> Result<BTreeMap<String, MapShape>, LoadError> {
         let mut storage = MaybeUninit::uninit();
-        let builder = skeleton::EgressSkelBuilder::default();
+        let builder = skeleton::egress::EgressSkelBuilder::default();
         self.with_loading(|loading| loading.shapes(builder, &mut storage))
     }
 
@@ -135,7 +123,7 @@ impl Options<'_> {
         }
         let template = Map::create(&self.sizes.snapshot_shape(), None)?;
         let mut storage = MaybeUninit::uninit();
-        let builder = skeleton::EgressSkelBuilder::default();
+        let builder = skeleton::egress::EgressSkelBuilder::default();
         let parts = self.with_loading(|loading| {
             loading.load(builder, &mut storage, |skeleton| {
                 let Some(data) = skeleton.maps.rodata_data.as_mut() else {

@@ -13,28 +13,10 @@ use super::map::{Map, MapShape};
 use super::probe::Capability;
 use super::program::Program;
 use super::publish;
+use super::skeleton;
 use super::SysError;
 
 pub use super::load::LoadError;
-
-#[allow(
-    clippy::all,
-    missing_docs,
-    non_camel_case_types,
-    unreachable_pub,
-    unsafe_op_in_unsafe_fn,
-    clippy::undocumented_unsafe_blocks,
-    dead_code
-)]
-mod skeletons {
-    pub(super) mod plain {
-        include!(concat!(env!("OUT_DIR"), "/quiclb.skel.rs"));
-    }
-    #[cfg(guideway_keys)]
-    pub(super) mod keys {
-        include!(concat!(env!("OUT_DIR"), "/quiclb_keys.skel.rs"));
-    }
-}
 
 /// How the load balancer's object is loaded.
 #[derive(Debug, Default)]
@@ -76,13 +58,13 @@ macro_rules! with_builder {
         if $keys {
             #[cfg(guideway_keys)]
             {
-                let $builder = skeletons::keys::QuiclbKeysSkelBuilder::default();
+                let $builder = skeleton::quiclb_keys::QuiclbKeysSkelBuilder::default();
                 $do
             }
             #[cfg(not(guideway_keys))]
             Err(without_keys())
         } else {
-            let $builder = skeletons::plain::QuiclbSkelBuilder::default();
+            let $builder = skeleton::quiclb::QuiclbSkelBuilder::default();
             $do
         }
     };

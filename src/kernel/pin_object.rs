@@ -7,21 +7,9 @@ use super::load::{self, Loading};
 use super::map::Map;
 use super::probe::Capability;
 use super::routine::Routine;
+use super::skeleton;
 
 pub use super::load::LoadError;
-
-#[allow(
-    clippy::all,
-    missing_docs,
-    non_camel_case_types,
-    unreachable_pub,
-    unsafe_op_in_unsafe_fn,
-    clippy::undocumented_unsafe_blocks,
-    dead_code
-)]
-mod skeleton {
-    include!(concat!(env!("OUT_DIR"), "/pins.skel.rs"));
-}
 
 const NAME: &str = "gw_pins";
 
@@ -89,7 +77,7 @@ impl Options<'_> {
             verifier_report: self.verifier_report,
         };
         let mut storage = MaybeUninit::uninit();
-        let builder = skeleton::PinsSkelBuilder::default();
+        let builder = skeleton::pins::PinsSkelBuilder::default();
         let mut parts = loading.load(builder, &mut storage, |skeleton| {
             if let Some(data) = skeleton.maps.rodata_data.as_mut() {
                 data.gw_max_members = self.members;

@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use nix::libc;
 
 use super::sys::{self, SysError};
-use super::{log::Capture, program};
+use super::{log::Capture, program, tc};
 
 /// A right that operations here may need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -122,6 +122,8 @@ impl Release {
 pub struct Features {
     /// XDP programs are attached through links (Linux 5.9); `None` without the rights to try.
     pub xdp_link: Option<bool>,
+    /// TC programs are attached through links (TCX, Linux 6.6); `None` without the rights to look.
+    pub tcx: Option<bool>,
     /// XDP programs may take packets in fragments (Linux 5.18).
     pub xdp_frags: bool,
     /// Programs can decrypt (`bpf_crypto_decrypt`, Linux 6.10).
@@ -144,6 +146,7 @@ pub fn features() -> Features {
     };
     let features = Features {
         xdp_link: xdp_link(),
+        tcx: tc::has_tcx(LOOPBACK).ok(),
         // A program cannot be told apart from one that is refused for lack of rights, and no
         // kernel that has the feature lacks it by configuration.
         xdp_frags: release().at_least(5, 18),

@@ -16,35 +16,11 @@ use super::load::{self, Loading};
 use super::map::{Map, MapShape};
 use super::probe::Capability;
 use super::program::Program;
+use super::skeleton;
 use super::sys::{check, size};
 use super::SysError;
 
 pub use super::load::LoadError;
-
-#[allow(
-    clippy::all,
-    missing_docs,
-    non_camel_case_types,
-    unreachable_pub,
-    unsafe_op_in_unsafe_fn,
-    clippy::undocumented_unsafe_blocks,
-    dead_code
-)]
-mod skeletons {
-    pub(super) mod bind {
-        include!(concat!(env!("OUT_DIR"), "/bind.skel.rs"));
-    }
-    pub(super) mod occupancy {
-        include!(concat!(env!("OUT_DIR"), "/occupancy.skel.rs"));
-    }
-    #[cfg(guideway_keys)]
-    pub(super) mod key {
-        include!(concat!(env!("OUT_DIR"), "/key.skel.rs"));
-    }
-    pub(super) mod sweep {
-        include!(concat!(env!("OUT_DIR"), "/sweep.skel.rs"));
-    }
-}
 
 /// An object of routines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -108,20 +84,20 @@ macro_rules! with_builder {
     ($source:expr, $builder:ident => $do:expr) => {
         match $source {
             Source::Bind => {
-                let $builder = skeletons::bind::BindSkelBuilder::default();
+                let $builder = skeleton::bind::BindSkelBuilder::default();
                 $do
             }
             Source::Occupancy => {
-                let $builder = skeletons::occupancy::OccupancySkelBuilder::default();
+                let $builder = skeleton::occupancy::OccupancySkelBuilder::default();
                 $do
             }
             #[cfg(guideway_keys)]
             Source::Key => {
-                let $builder = skeletons::key::KeySkelBuilder::default();
+                let $builder = skeleton::key::KeySkelBuilder::default();
                 $do
             }
             Source::Sweep => {
-                let $builder = skeletons::sweep::SweepSkelBuilder::default();
+                let $builder = skeleton::sweep::SweepSkelBuilder::default();
                 $do
             }
         }

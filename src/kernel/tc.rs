@@ -135,6 +135,11 @@ pub enum Attachment {
     Clsact(ClsactFilter),
 }
 
+/// Whether the kernel has TCX, asked of an interface.
+pub(super) fn has_tcx(ifindex: u32) -> Result<bool, AttachError> {
+    Ok(hook::tcx(ifindex)?.is_some())
+}
+
 impl Attachment {
     /// Attaches `program`, a TC classifier, to the ingress of an interface of the calling thread's
     /// network namespace. Needs CAP_NET_ADMIN.
@@ -143,7 +148,7 @@ impl Attachment {
     /// [`AttachError`]; nothing is attached then. A clsact qdisc that was made for the filter
     /// stays.
     pub fn new(program: &Program, ifindex: u32, options: &Options) -> Result<Self, AttachError> {
-        let has_tcx = hook::tcx(ifindex)?.is_some();
+        let has_tcx = has_tcx(ifindex)?;
         let unsupported = |what| AttachError::Unsupported {
             interface: display_name(ifindex),
             what,
