@@ -3,56 +3,16 @@
 
 use guideway::egress::apply::How;
 use guideway::egress::{Attached, Writer};
-use guideway::egress_spec::{InterfaceFacts, Resolved, Spec};
+use guideway::egress_spec::Resolved;
 use guideway::error::ErrorKind;
 use guideway::group::{Change, Class, State};
 use guideway::kernel::tc;
 use guideway::route::{Origin, TableId};
-use serde_json::{json, Value};
+use serde_json::json;
 
-use crate::netns::{self, ip, isolated, veth};
+use crate::documents::{class, resolved, tenants};
+use crate::netns::{ip, isolated, veth};
 use crate::support::*;
-
-fn shard(number: u16) -> Value {
-    json!({
-        "sid": format!("2001:db8:ff09:{number:x}:e000::"),
-        "next_hop": {"interface": "lo", "destination": "02:00:00:00:09:09",
-            "source": "02:00:00:00:08:08", "mtu": 0},
-    })
-}
-
-pub(crate) fn class(name: &str, shards: &[u16]) -> Value {
-    let shards: Vec<_> = shards.iter().map(|&number| shard(number)).collect();
-    json!({"class": name, "shards": shards})
-}
-
-fn tenants(tenants: &[(u32, &str)]) -> Value {
-    let tenants = tenants.iter().map(|(table, interface)| {
-        json!({"table": table, "argument": 0x200 + table, "interfaces": [interface]})
-    });
-    tenants.collect()
-}
-
-pub(crate) fn resolved(classes: &[Value], tenants: Value) -> Resolved {
-    let document = json!({
-        "schema": "guideway.egress.spec/v1",
-        "node_sid": "2001:db8:ff01:1:e000::",
-        "encap": {"profile": "compat"},
-        "classes": classes,
-        "tenants": tenants,
-    });
-    let spec = Spec::from_json(document.to_string().as_bytes());
-    let spec = spec.unwrap_or_else(|faults| panic!("{faults}"));
-    let facts = |name: &guideway::id::InterfaceName| {
-        Some(InterfaceFacts {
-            ifindex: netns::ifindex(name.as_str()),
-            mac: "02:00:00:00:08:08".parse().expect("an address"),
-            mtu: 1500,
-        })
-    };
-    spec.resolve(facts)
-        .unwrap_or_else(|faults| panic!("{faults}"))
-}
 
 fn apply(writer: &mut Writer, wanted: &Resolved) -> guideway::egress::apply::Applied {
     let applied = writer.apply(wanted, &How::default());

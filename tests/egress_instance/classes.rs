@@ -10,7 +10,7 @@ use guideway::group::{Class, State};
 use guideway::route::{TableId, Target};
 use serde_json::json;
 
-use crate::apply::{class, resolved};
+use crate::documents::{class, resolved};
 use crate::netns::{isolated, veth};
 use crate::support::*;
 

@@ -10,6 +10,8 @@ mod netns;
 mod apply;
 mod barrier;
 mod classes;
+mod counters;
+mod documents;
 mod instance;
 mod killed;
 mod publish;

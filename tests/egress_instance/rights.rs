@@ -5,8 +5,8 @@ use guideway::egress::apply::How;
 use guideway::group::Class;
 use serde_json::json;
 
-use crate::apply::{class, resolved};
 use crate::capabilities::{keep, BPF, NET_ADMIN};
+use crate::documents::{class, resolved};
 use crate::netns::{isolated, veth};
 use crate::support::*;
 
