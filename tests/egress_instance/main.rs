@@ -14,6 +14,7 @@ mod counters;
 mod documents;
 mod instance;
 mod killed;
+mod loss;
 mod publish;
 mod rights;
 mod routes;
