@@ -49,10 +49,13 @@ fn an_interface_is_described_as_ip_describes_it() {
         assert_eq!((found.index, found.name.as_str()), (near, "near"));
         assert_eq!(found.mac, [2, 0, 0, 0, 1, 10]);
         assert_eq!((found.mtu, found.kind.as_str()), (3000, "veth"));
+        assert_eq!(found.gso_max_bytes, 65_536, "what every link begins with");
         assert!(found.up && !found.loopback);
         assert_eq!(found.peer, Peer::Here(far));
         assert_eq!(netdev::by_index(near).expect("netlink"), Some(found));
         assert!(!interface("far").up);
+        ip(&["link", "set", "near", "gso_max_size", "40000"]);
+        assert_eq!(interface("near").gso_max_bytes, 40_000);
         let lo = interface("lo");
         assert!(lo.loopback);
         assert_eq!(

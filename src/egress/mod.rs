@@ -34,6 +34,7 @@ mod routes;
 mod rows;
 mod tenants;
 mod ticket;
+mod warning;
 
 pub use attachment::{Attached, AttachmentError, AttachmentView};
 pub use error::{GroupError, GuardError, InstanceError, PublishError};
@@ -53,3 +54,4 @@ pub use routes::{RouteWriteGuard, VerifyError};
 pub use rows::RouteRow;
 pub use tenants::{RemovedTenant, TenantError};
 pub use ticket::{GroupTicket, TicketError, To};
+pub use warning::{warnings, InterfaceWarning};

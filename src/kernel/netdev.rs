@@ -41,6 +41,8 @@ pub struct Interface {
     pub mac: [u8; 6],
     /// Largest packet.
     pub mtu: u32,
+    /// Largest packet before segmentation, in bytes; 0 where the kernel does not say.
+    pub gso_max_bytes: u32,
     /// Whether it is set up.
     pub up: bool,
     /// Whether there is a carrier: a cable with something that is up at its other end.
@@ -140,6 +142,7 @@ fn interface(answer: &[u8]) -> Option<Interface> {
         kind: String::new(),
         mac: [0; 6],
         mtu: 0,
+        gso_max_bytes: 0,
         up: flags & libc::IFF_UP as u32 != 0,
         carrier: flags & libc::IFF_LOWER_UP as u32 != 0,
         loopback: flags & libc::IFF_LOOPBACK as u32 != 0,
@@ -156,6 +159,7 @@ fn interface(answer: &[u8]) -> Option<Interface> {
         match attribute {
             libc::IFLA_IFNAME => interface.name = text(value),
             libc::IFLA_MTU => interface.mtu = number(),
+            libc::IFLA_GSO_MAX_SIZE => interface.gso_max_bytes = number(),
             libc::IFLA_ADDRESS => interface.mac = value.try_into().unwrap_or_default(),
             libc::IFLA_NUM_RX_QUEUES => interface.rx_queues = number(),
             libc::IFLA_NUM_TX_QUEUES => interface.tx_queues = number(),
