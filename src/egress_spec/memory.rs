@@ -19,6 +19,10 @@ const PREFIX_LENGTH_BYTES: u64 = 4;
 /// What an array takes that has no entries.
 const ARRAY_BYTES: u64 = 312;
 const POINTER_BYTES: u64 = 8;
+/// What a ring takes beside its bytes: its own pages, and two pointers to each of the others, which are
+/// mapped twice.
+const PAGE_BYTES: u64 = 4096;
+const RING_PAGES: u64 = 3;
 
 /// Memory of the kernel in bytes, as it accounts for it (`memlock` of a map's `fdinfo`).
 ///
@@ -84,7 +88,7 @@ impl Limits {
                     abi::EgressCounter::GW_EGRESS_COUNTERS.0.into(),
                     bytes::<u64>(),
                 ),
-            ring: self.ring_bytes.into(),
+            ring: ring(self.ring_bytes.into()),
         }
     }
 }
@@ -98,4 +102,8 @@ fn hash<K, V>(entries: u32, more: u64) -> u64 {
     let buckets = u64::from(entries).next_power_of_two();
     let [key, value] = [bytes::<K>(), bytes::<V>()].map(|bytes| bytes.next_multiple_of(8));
     buckets * BUCKET_BYTES + u64::from(entries) * (HASH_ENTRY_BYTES + key + value + more)
+}
+
+fn ring(bytes: u64) -> u64 {
+    bytes + RING_PAGES * PAGE_BYTES + bytes / PAGE_BYTES * 2 * POINTER_BYTES
 }

@@ -24,6 +24,9 @@ use crate::worlds;
 
 const ENCAP: u32 = C::GW_EGRESS_DROP_ENCAP.0;
 
+/// Beside ends and counters: packets whose segment size was lowered.
+const LOWERED: &str = "mss_lowered";
+
 /// The kernel's side of a world. What is published there stays writable: nothing runs meanwhile.
 struct Kernel {
     machine: Machine,
@@ -241,7 +244,7 @@ fn expected(packet: &Packet<'_>, decision: &Decision, pins: &Pins) -> Left {
     let is_sent = matches!(decision.action, Action::Redirect { .. });
     if packet.gso_bytes != 0 && is_sent {
         left.action = DROP;
-        left.frame = packet.frame.to_vec();
+        left.frame = [&packet.frame[..14], &decision.output[54..]].concat();
         left.counted = vec![(ENCAP, 1)];
         left.slot = left.slot.map(|_| (0, 0));
     }
@@ -312,6 +315,10 @@ fn the_model_and_the_kernel_agree() {
                 }
                 let decision = compare(&mut kernel, &world, &mut pins, &packet);
                 *seen.entry(decision.end.name()).or_default() += 1;
+                let is_sent = matches!(decision.action, Action::Redirect { .. });
+                if is_sent && decision.output[54..] != frame[14..] {
+                    *seen.entry(LOWERED).or_default() += 1;
+                }
                 for counter in decision.counters {
                     *seen.entry(counter.name()).or_default() += 1;
                 }
@@ -333,7 +340,11 @@ fn the_model_and_the_kernel_agree() {
         let ends = End::ALL.iter().map(|end| end.name());
         let selections = Selection::ALL.iter().map(|counter| counter.name());
         let selections = selections.filter(|name| !name.starts_with("pin_removed"));
-        for name in ends.chain(selections).filter(|name| !never.contains(name)) {
+        for name in ends
+            .chain(selections)
+            .chain([LOWERED])
+            .filter(|name| !never.contains(name))
+        {
             assert!(seen.contains_key(name), "{name} was never seen: {seen:?}");
         }
     });

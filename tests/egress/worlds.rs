@@ -116,6 +116,7 @@ fn tenant(random: &mut Random, table: u32) -> Tenant {
         hash_table: HashTable(random.next() as u32),
         enabled: random.percent(95),
         icmp: random.percent(75),
+        mss: random.percent(75),
         gateway6: random
             .percent(90)
             .then(|| Ipv6Addr::from(u128::from(random.next() | 1) << 64 | 1)),
@@ -148,8 +149,8 @@ fn encap(random: &mut Random) -> Encap {
         flow_label: random.percent(50),
         too_big: random.percent(50),
         mss: random.percent(50).then_some(Mss {
-            ipv6: 1220,
-            ipv4: 1240,
+            ipv6: *random.pick(&[0, 1220, 1220]),
+            ipv4: *random.pick(&[0, 1240, 1240]),
         }),
         // None, or as many as there are packets.
         icmp: *random.pick(&[
@@ -391,6 +392,26 @@ pub(crate) fn pins(random: &mut Random, world: &World, count: usize, now_tick: u
     pins
 }
 
+/// A segment that begins a connection, with options.
+fn syn(random: &mut Random) -> Vec<u8> {
+    let mut segment = ports(1000, 443, 20);
+    while segment.len() < 56 {
+        let size = 1200 + random.below(80) as u16;
+        match random.below(12) {
+            0..=4 => segment.push(1),
+            5 => segment.extend([3, 3, 7]),
+            6 => segment.extend([4, 2]),
+            7 => segment.extend([random.byte(), random.below(6) as u8]),
+            8 => segment.extend([2, 3, 5]),
+            9 if random.percent(20) => segment.push(0),
+            _ => segment.extend([&[2, 4][..], &size.to_be_bytes()].concat()),
+        }
+    }
+    segment[12] = (random.below(12) as u8 + 4) << 4;
+    segment[13] = if random.percent(90) { 0x02 } else { 0x10 };
+    segment
+}
+
 /// A payload behind some extension headers, and the number of the first.
 fn extended(random: &mut Random, mut next: u8, mut payload: Vec<u8>) -> (u8, Vec<u8>) {
     for _ in 0..random.below(8) {
@@ -443,6 +464,9 @@ pub(crate) fn frame(random: &mut Random) -> Vec<u8> {
         if let Some(kind) = payload.first_mut() {
             *kind = *random.pick(&[1, 128, 132, 133, 135, 137, 138]);
         }
+    }
+    if protocol == TCP && random.percent(40) {
+        payload = syn(random);
     }
     let mut frame = if random.percent(60) {
         let (next, payload) = match random.percent(10) {

@@ -5,6 +5,7 @@ mod answers;
 #[path = "../egress/frames.rs"]
 #[allow(dead_code)]
 mod frames;
+mod mss;
 mod pins;
 mod rules;
 mod scene;

@@ -234,7 +234,8 @@ fn sum(bytes: &[u8]) -> u64 {
     words.map(u64::from).sum()
 }
 
-fn fold(mut sum: u64) -> u16 {
+/// The sum of as many words in one (RFC 1071).
+pub(super) fn fold(mut sum: u64) -> u16 {
     while sum > u64::from(u16::MAX) {
         sum = (sum & 0xffff) + (sum >> 16);
     }

@@ -161,6 +161,13 @@ impl<'a> Inner<'a> {
         IPV4_BYTES <= bytes && bytes <= packet_bytes
     }
 
+    /// Where its TCP header is, from the beginning of the frame; none of fragments, of other protocols,
+    /// and behind extension headers.
+    pub(super) fn whole_tcp(&self) -> Option<usize> {
+        let is_one = self.protocol == TCP && !self.fragment;
+        (is_one && self.l4_at >= ETHERNET_BYTES + IPV4_BYTES).then_some(self.l4_at)
+    }
+
     /// What a group that places by flow hashes.
     pub(super) fn flow(&self) -> Result<FlowFields, End> {
         match (self.source, self.destination) {

@@ -53,19 +53,21 @@
 //!    Otherwise the group's table decides, and the pin, if it may be touched, becomes one of that
 //!    member; an address or flow without a pin gets one if there is room and quota left.
 //! 7. Its length: of the outer header's field, and of the link.
-//! 8. The outer Ethernet and IPv6 headers go in front of it, and it leaves.
+//! 8. A TCP SYN of a tenant that asks for that announces no greater segment size than fits.
+//! 9. The outer Ethernet and IPv6 headers go in front of it, and it leaves.
 //!
 //! The sender of what is too big, or may go nowhere, is told by ICMP, if the tenant, the route and the
 //! group ask for that and the packet is one that may be answered.
 //!
 //! # What is not modelled
 //!
-//! The kernel's refusals to make room or to redirect, locks that it could not take, limits of how many
-//! answers are sent in a second, and rows that no writer of this library makes: who reads those gets an
-//! error.
+//! Events; the kernel's refusals to make room or to redirect, locks that it could not take, limits of how many
+//! answers are sent in a second, checksums that are left to a device, and rows that no writer of this
+//! library makes: who reads those gets an error.
 
 mod answer;
 mod inner;
+mod mss;
 mod outer;
 mod pins;
 mod run;

@@ -44,9 +44,10 @@ pub(super) fn check_length(
     }
 }
 
-/// The frame that goes to the shard: SRv6 with one segment, reduced (RFC 8986, section 5.2).
+/// What `frame`, the packet's, becomes on the way to the shard: SRv6 with one segment, reduced (RFC
+/// 8986, section 5.2).
 pub(super) fn encapsulate(
-    packet: &Packet<'_>,
+    frame: &[u8],
     inner: &Inner<'_>,
     encap: &Encap,
     source: Ipv6Addr,
@@ -68,16 +69,16 @@ pub(super) fn encapsulate(
     };
     let first = VERSION << 28 | u32::from(dscp << 2 | ecn) << 20 | label;
 
-    let mut frame = Vec::with_capacity(packet.frame.len() + ENCAPSULATION_BYTES as usize);
-    frame.extend(hop.next_hop.destination().octets());
-    frame.extend(hop.next_hop.source().octets());
-    frame.extend(ETHERTYPE_IPV6.to_be_bytes());
-    frame.extend(first.to_be_bytes());
+    let mut out = Vec::with_capacity(frame.len() + ENCAPSULATION_BYTES as usize);
+    out.extend(hop.next_hop.destination().octets());
+    out.extend(hop.next_hop.source().octets());
+    out.extend(ETHERTYPE_IPV6.to_be_bytes());
+    out.extend(first.to_be_bytes());
     // It fits: the length is checked before.
-    frame.extend((inner.bytes as u16).to_be_bytes());
-    frame.extend([inner.number(), encap.hop_limit]);
-    frame.extend(source.octets());
-    frame.extend(hop.destination.octets());
-    frame.extend(packet.frame.get(ETHERNET_BYTES..).unwrap_or_default());
-    frame
+    out.extend((inner.bytes as u16).to_be_bytes());
+    out.extend([inner.number(), encap.hop_limit]);
+    out.extend(source.octets());
+    out.extend(hop.destination.octets());
+    out.extend(frame.get(ETHERNET_BYTES..).unwrap_or_default());
+    out
 }

@@ -3,6 +3,7 @@
 
 use super::answer::answer;
 use super::inner::{self, Inner};
+use super::mss::clamp;
 use super::outer::{check_length, encapsulate, Hop};
 use super::world::reachable;
 use super::{Action, By, Choice, Chosen, Decision, Packet, Pin, PinFate, Pins, World};
@@ -165,7 +166,8 @@ impl<'a> Run<'a> {
         })?;
         let source = encap.node_sid.with_argument(tenant.argument);
         self.decision.outer = Some((source, hop.destination));
-        self.decision.output = encapsulate(self.packet, inner, encap, source, &hop);
+        let frame = clamp(self.packet, inner, encap, tenant);
+        self.decision.output = encapsulate(&frame, inner, encap, source, &hop);
         self.decision.action = Action::Redirect {
             ifindex: hop.next_hop.ifindex(),
         };

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! The segment size that a tenant's TCP announces, lowered to what fits the way back.
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+
+use super::answer::fold;
+use super::inner::{be16, bytes, Inner, ETHERNET_BYTES};
+use super::Packet;
+use crate::encap::Encap;
+use crate::tenant::Tenant;
+
+const TCP_BYTES: usize = 20;
+/// Where a TCP header says how long it is, and its flags.
+const OFFSET_AT: usize = 12;
+const CHECKSUM_AT: usize = 16;
+const SYN: u8 = 0x02;
+/// Kinds of options.
+const END: u8 = 0;
+const NOTHING: u8 = 1;
+const MSS: u8 = 2;
+const MSS_BYTES: usize = 4;
+/// Options that are looked at.
+const MAX_OPTIONS: usize = 20;
+
+/// The frame with a lower segment size, if its packet announces a greater one than may be.
+pub(super) fn clamp<'a>(
+    packet: &Packet<'a>,
+    inner: &Inner<'_>,
+    encap: &Encap,
+    tenant: &Tenant,
+) -> Cow<'a, [u8]> {
+    let most = encap
+        .mss
+        .filter(|_| tenant.mss)
+        .map(|mss| match inner.source {
+            IpAddr::V6(_) => mss.ipv6,
+            IpAddr::V4(_) => mss.ipv4,
+        });
+    let most = most.filter(|&most| most != 0);
+    let lowered = most
+        .zip(inner.whole_tcp())
+        .and_then(|(most, at)| lower(packet.frame, at, inner, most));
+    lowered.map_or(Cow::Borrowed(packet.frame), Cow::Owned)
+}
+
+/// A changed copy; none where nothing is to be changed. The TCP header begins at `at`.
+fn lower(frame: &[u8], at: usize, inner: &Inner<'_>, most: u16) -> Option<Vec<u8>> {
+    let [offset, flags] = bytes(frame, at + OFFSET_AT)?;
+    let end = at + usize::from(offset >> 4) * 4;
+    if flags & SYN == 0 || end > ETHERNET_BYTES + inner.bytes as usize {
+        return None;
+    }
+    let option = find_mss(frame, at + TCP_BYTES, end)?;
+    let [_, length, high, low] = bytes(frame, option)?;
+    let announced = be16(high, low);
+    if usize::from(length) != MSS_BYTES || announced <= most {
+        return None;
+    }
+    let mut out = frame.to_vec();
+    out.get_mut(option + 2..option + MSS_BYTES)?
+        .copy_from_slice(&most.to_be_bytes());
+    // At an odd place it is in two words of the checksum, the bytes of each the other way round.
+    let [before, after] = match (option - at) % 2 {
+        0 => [announced, most],
+        _ => [announced, most].map(u16::swap_bytes),
+    };
+    let field = at + CHECKSUM_AT..at + CHECKSUM_AT + 2;
+    let [high, low] = bytes(frame, field.start)?;
+    // RFC 1624.
+    let sum = [!be16(high, low), !before, after]
+        .map(u64::from)
+        .iter()
+        .sum();
+    out.get_mut(field)?
+        .copy_from_slice(&(!fold(sum)).to_be_bytes());
+    Some(out)
+}
+
+/// Where the option is.
+fn find_mss(frame: &[u8], mut at: usize, end: usize) -> Option<usize> {
+    for _ in 0..MAX_OPTIONS {
+        if at + MSS_BYTES > end {
+            return None;
+        }
+        let [kind, length, ..]: [u8; MSS_BYTES] = bytes(frame, at)?;
+        at += match kind {
+            END => return None,
+            MSS => return Some(at),
+            NOTHING => 1,
+            _ if length < 2 => return None,
+            _ => usize::from(length),
+        };
+    }
+    None
+}
