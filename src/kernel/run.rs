@@ -120,6 +120,15 @@ impl ClassifierRun<'_> {
     /// # Errors
     /// ENODEV if there is no such interface; EINVAL for a frame that is too short.
     pub fn run(&self, program: &Program) -> Result<Classified, SysError> {
+        self.run_repeatedly(program, 1)
+    }
+
+    /// Runs `program` many times, without restoring the frame in between. What is returned is of the last
+    /// run, and the duration the average.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn run_repeatedly(&self, program: &Program, times: u32) -> Result<Classified, SysError> {
         let context = SkBuff {
             ifindex: self.ifindex,
             gso_size: self.gso_bytes,
@@ -130,7 +139,7 @@ impl ClassifierRun<'_> {
         let mut frame = Vec::new();
         let mut after = [0; CONTEXT_BYTES];
         let (action, duration) =
-            test_run(program, self.frame, &context, 1, &mut frame, &mut after)?;
+            test_run(program, self.frame, &context, times, &mut frame, &mut after)?;
         let word = |at: usize| {
             let bytes = after.get(at..).and_then(|rest| rest.first_chunk());
             bytes.map_or(0, |&bytes| u32::from_ne_bytes(bytes))

@@ -332,7 +332,9 @@ impl Machine {
 
     pub(crate) fn run_as(&self, run: ClassifierRun<'_>) -> (Classified, Vec<(C, u64)>) {
         let before = self.counters();
-        let classified = run.run(&self.object.program).expect("a run");
+        let classified = run
+            .run(&self.object.program)
+            .unwrap_or_else(|error| panic!("{error}: {run:x?}"));
         let after = self.counters();
         let counted = (0_u32..).zip(before.iter().zip(&after));
         let counted = counted.filter(|(_, (before, after))| before != after);

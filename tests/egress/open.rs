@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! What is not ours is left to the next program, and nothing else counts it (E6 to E9, E13).
+//! What is not ours is left to the next program, and nothing else counts it.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
