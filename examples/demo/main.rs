@@ -17,15 +17,18 @@ mod net;
 #[allow(dead_code)] // the tests with real traffic use this module too, and more of it
 mod quic;
 mod scenario;
+#[path = "../common/screen.rs"]
+mod screen;
 mod show;
 #[allow(dead_code)] // as above
 mod spec;
+#[path = "../common/stage.rs"]
+mod stage;
 
 use std::process::ExitCode;
 
 use scenario::Options;
-use show::Screen;
-use tokio::signal::unix::{signal, SignalKind};
+use screen::Screen;
 
 fn main() -> ExitCode {
     let Some(options) = options() else {
@@ -34,62 +37,15 @@ fn main() -> ExitCode {
         );
         return ExitCode::from(2);
     };
-    if !nix::unistd::geteuid().is_root() {
-        eprintln!("The demo makes network namespaces and loads a BPF program: run it as root.");
-        return ExitCode::FAILURE;
-    }
-    let runtime = match tokio::runtime::Runtime::new() {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            eprintln!("cannot start: {error}");
-            return ExitCode::FAILURE;
-        }
-    };
-    runtime.block_on(async {
-        tokio::select! {
-            code = demo(&options) => code,
-            name = interrupted() => {
-                eprintln!("\n{name}: everything this demo made goes with it");
-                ExitCode::from(130)
-            }
-        }
+    stage::perform(async {
+        let mut screen = Screen::new();
+        let faults = scenario::run(&options, &mut screen).await;
+        stage::verdict(
+            &mut screen,
+            faults,
+            "0 connections broke but those of the backend that died in the first act.",
+        )
     })
-}
-
-async fn demo(options: &Options) -> ExitCode {
-    let mut screen = Screen::new();
-    match scenario::run(options, &mut screen).await {
-        Ok(faults) if faults.is_empty() => {
-            screen.say(
-                "PASS: 0 connections broke but those of the backend that died in the first act.",
-            );
-            ExitCode::SUCCESS
-        }
-        Ok(faults) => {
-            screen.say(&format!("FAIL:\n  {}", faults.join("\n  ")));
-            ExitCode::FAILURE
-        }
-        Err(error) => {
-            screen.say(&format!("FAIL: {error}"));
-            ExitCode::FAILURE
-        }
-    }
-}
-
-/// Waits for Ctrl-C or the like. A signal that cannot be caught ends the process by itself.
-async fn interrupted() -> &'static str {
-    let wait = |kind: SignalKind, name: &'static str| async move {
-        match signal(kind) {
-            Ok(mut caught) => caught.recv().await,
-            Err(_) => std::future::pending().await,
-        };
-        name
-    };
-    tokio::select! {
-        name = wait(SignalKind::interrupt(), "interrupted") => name,
-        name = wait(SignalKind::terminate(), "terminated") => name,
-        name = wait(SignalKind::hangup(), "hung up") => name,
-    }
 }
 
 fn options() -> Option<Options> {

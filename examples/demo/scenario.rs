@@ -12,7 +12,8 @@ use super::fleet::{Fleet, Tally, DEADLINE};
 use super::lb::{Balancer, Failure, Published};
 use super::net::{Network, VIP4, VIP6};
 use super::quic::{Identity, Ids, Server, ServerOptions, PORT};
-use super::show::{Picture, Row, Screen};
+use super::screen::Screen;
+use super::show::{render, Picture, Row};
 use super::spec::{document, service, Member, Routing, State};
 
 /// Pause between two pictures.
@@ -336,7 +337,7 @@ impl<'a> Demo<'a> {
         let end = Instant::now() + time;
         while Instant::now() < end {
             let picture = self.picture()?;
-            self.screen.draw(&picture);
+            self.screen.draw(|elapsed| render(&picture, elapsed));
             sleep(TICK).await;
         }
         Ok(())
@@ -344,7 +345,7 @@ impl<'a> Demo<'a> {
 
     fn end_step(&mut self) -> Result<(), Failure> {
         let picture = self.picture()?;
-        self.screen.keep(&picture);
+        self.screen.keep(|elapsed| render(&picture, elapsed));
         self.screen.say("");
         Ok(())
     }

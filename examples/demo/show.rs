@@ -1,20 +1,17 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! The picture in the terminal: redrawn in place, or in plain snapshots where there is none.
+//! The picture of a moment.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io::{self, IsTerminal, Write as _};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use guideway::reason::Reason;
 
+use super::screen::bar;
 use super::spec::Member;
 
 /// Cells of the longest bar.
 const BAR: usize = 32;
-
-/// Without a terminal, a snapshot this often.
-const SNAPSHOT: Duration = Duration::from_secs(5);
 
 /// One backend, as the picture shows it.
 pub(crate) struct Row {
@@ -45,68 +42,8 @@ pub(crate) struct Picture {
     pub(crate) reasons: BTreeMap<&'static str, u64>,
 }
 
-/// The terminal, or what stands in for it.
-pub(crate) struct Screen {
-    terminal: bool,
-    started: Instant,
-    /// Lines of the picture that the next one replaces.
-    drawn: usize,
-    last: Instant,
-}
-
-impl Screen {
-    pub(crate) fn new() -> Screen {
-        let now = Instant::now();
-        Screen {
-            terminal: io::stdout().is_terminal(),
-            started: now,
-            drawn: 0,
-            last: now,
-        }
-    }
-
-    /// Prints text that stays, below what was drawn last.
-    pub(crate) fn say(&mut self, text: &str) {
-        self.drawn = 0;
-        print(&format!("{text}\n"));
-    }
-
-    /// Shows the picture of this moment.
-    pub(crate) fn draw(&mut self, picture: &Picture) {
-        if self.terminal {
-            self.replace(picture);
-        } else if self.last.elapsed() >= SNAPSHOT {
-            self.keep(picture);
-            self.say("");
-        }
-    }
-
-    /// Shows the picture that ends a step and leaves it on the screen.
-    pub(crate) fn keep(&mut self, picture: &Picture) {
-        self.replace(picture);
-        self.drawn = 0;
-        self.last = Instant::now();
-    }
-
-    fn replace(&mut self, picture: &Picture) {
-        let text = render(picture, self.started.elapsed());
-        let up = match self.drawn {
-            0 => String::new(),
-            lines => format!("\x1b[{lines}A\x1b[J"),
-        };
-        self.drawn = text.lines().count();
-        print(&format!("{up}{text}"));
-    }
-}
-
-/// Not `print!`, which panics when the reader has gone.
-fn print(text: &str) {
-    let mut out = io::stdout().lock();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-}
-
 /// The picture as text, at most 100 columns wide.
-fn render(picture: &Picture, elapsed: Duration) -> String {
+pub(crate) fn render(picture: &Picture, elapsed: Duration) -> String {
     let mut text = String::new();
     let mut line = |parts: std::fmt::Arguments<'_>| {
         // Writing to a string cannot fail.
@@ -141,7 +78,7 @@ fn render(picture: &Picture, elapsed: Duration) -> String {
             row.planned * 100.0,
             row.landed,
             share(row.landed) * 100.0,
-            bar(share(row.landed) / widest, row.planned / widest),
+            bar(share(row.landed) / widest, row.planned / widest, BAR),
             row.alive,
             row.broken,
             row.packets
@@ -157,20 +94,6 @@ fn render(picture: &Picture, elapsed: Duration) -> String {
         list(&picture.reasons, Reason::Forwarded.name())
     ));
     text
-}
-
-/// A bar as long as `value`, with a mark where `plan` would end it; both are fractions of [`BAR`].
-fn bar(value: f64, plan: f64) -> String {
-    let cell = |fraction: f64| (fraction * BAR as f64).round() as usize;
-    let (end, mark) = (cell(value), cell(plan));
-    (0..=BAR)
-        .map(|n| match (n < end, n == mark && plan > 0.0) {
-            (true, true) => '▒',
-            (true, false) => '█',
-            (false, true) => '│',
-            (false, false) => ' ',
-        })
-        .collect()
 }
 
 /// The counts that are not 0, but for the one named `without`.
