@@ -13,10 +13,11 @@ CARGO ?= cargo
 BENCH_ROWS := $(CURDIR)/target/bench-rows.jsonl
 TEST_LOG := target/test.log
 
-.PHONY: help demo test long kernels compilers bench lint fmt clippy doc setup
+.PHONY: help demo demo-egress test long kernels compilers bench lint fmt clippy doc setup
 
 help:
-	@echo 'make demo     real QUIC connections through the load balancer, in network namespaces (root)'
+	@echo 'make demo     real QUIC connections through the load balancer, in network namespaces; then demo-egress (root)'
+	@echo 'make demo-egress  TCP of hundreds of tenants through SRv6 shards that are added, drained, lost and removed (root)'
 	@echo 'make test     format, lints, documentation and every test (kernel tests need root)'
 	@echo 'make bench    the benchmarks; writes target/bench.json (root)'
 	@echo 'make long     the long forms of tests: floods of millions, ten minutes of races, whole simulations (root)'
@@ -29,8 +30,13 @@ setup:
 
 # A dev build: it starts a minute sooner than a release build, and the packet path is the kernel's.
 demo: setup
-	$(CARGO) build --example demo
+	$(CARGO) build --example demo --example demo-egress
 	@target/debug/examples/demo $(DEMO_ARGS)
+	@target/debug/examples/demo-egress $(DEMO_EGRESS_ARGS)
+
+demo-egress: setup
+	$(CARGO) build --example demo-egress
+	@target/debug/examples/demo-egress $(DEMO_EGRESS_ARGS)
 
 test: setup lint doc
 	@mkdir -p target

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! The demo itself, on a small scale: it holds what it claims, and stops when told to.
+//! The demos themselves, on a small scale: they hold what they claim, and stop when told to.
 
 #[path = "common/e2e.rs"]
 mod e2e;
@@ -10,13 +10,75 @@ use std::process::{Command, Stdio};
 use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
 
-/// The demo, which Cargo builds beside the tests.
-fn demo() -> Command {
+/// A demo, which Cargo builds beside the tests.
+fn example(name: &str, arguments: &[&str]) -> Command {
     let tests = std::env::current_exe().expect("this test's file");
     let target = tests.ancestors().nth(2).expect("target/debug/deps");
-    let mut demo = Command::new(target.join("examples/demo"));
-    demo.args(["100", "3"]).stdin(Stdio::null());
+    let mut demo = Command::new(target.join("examples").join(name));
+    demo.args(arguments).stdin(Stdio::null());
     demo
+}
+
+fn demo() -> Command {
+    example("demo", &["100", "3"])
+}
+
+/// What the egress demo says, and whether it is content; nothing where it cannot run.
+fn egress_demo(test: &str, arguments: &[&str]) -> Option<(String, bool)> {
+    if !e2e::require_kernel(test) || !e2e::netns::require_seg6(test) {
+        return None;
+    }
+    let output = example("demo-egress", arguments)
+        .output()
+        .expect("the demo");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    Some((text, output.status.success()))
+}
+
+/// Alive, ended, broken, and moved: the last that the egress demo shows of a shard.
+fn shard(text: &str, number: u32) -> [usize; 4] {
+    let start = format!("{number:>4} ");
+    let row = text.lines().rfind(|line| line.starts_with(&start));
+    let row = row.unwrap_or_else(|| panic!("{text}"));
+    let columns: Vec<_> = row.split_whitespace().rev().collect();
+    // Packets and pins are behind them.
+    [5, 4, 3, 2].map(|column| columns[column].parse().expect("a number"))
+}
+
+#[test]
+fn the_egress_demo_holds_what_it_claims() {
+    let test = "the_egress_demo_holds_what_it_claims";
+    let Some((text, passed)) = egress_demo(test, &["24"]) else {
+        return;
+    };
+    assert!(passed, "{text}");
+    for step in 1..=5 {
+        assert!(text.contains(&format!("[{step}/5]")), "{text}");
+    }
+    let [drained, lost, third, added] = [1, 2, 3, 4].map(|number| shard(&text, number));
+    // Two connections of each address.
+    assert_eq!(drained, [0, 2 * drained[3], 0, drained[3]], "{text}");
+    assert_eq!(lost, [0, 0, 2 * lost[3], lost[3]], "{text}");
+    assert_eq!([&third[1..], &added[1..]], [[0, 0, 0]; 2], "{text}");
+    // 24 addresses at first, and 12 in each of four steps.
+    assert_eq!(third[0] + added[0], 2 * (24 + 4 * 12), "{text}");
+    assert!(drained[3] > 0 && lost[3] > 0, "{text}");
+    assert!(!text.contains('\x1b'), "{text}");
+}
+
+/// What it claims is no matter of course: without pins each change breaks connections.
+#[test]
+fn the_egress_demo_notices_connections_that_change_their_shard() {
+    let test = "the_egress_demo_notices_connections_that_change_their_shard";
+    let Some((text, passed)) = egress_demo(test, &["24", "0s"]) else {
+        return;
+    };
+    assert!(!passed, "{text}");
+    let [drained, _, third, _] = [1, 2, 3, 4].map(|number| shard(&text, number));
+    // Those that stayed through the addition went by the drain.
+    assert!(drained[2] > 0 && drained[1] == 0, "{text}");
+    assert!(third[2] > 0, "{text}");
+    assert!(text.contains("\nFAIL:\n"), "{text}");
 }
 
 #[test]

@@ -4,11 +4,11 @@
 //! shard is added, drained, lost and removed.
 //!
 //! ```text
-//! cargo run --example demo-egress [TENANTS]      as root; exits 0 if everything held
+//! cargo run --example demo-egress [TENANTS [PIN_IDLE]]      as root; exits 0 if everything held
 //! ```
 //!
 //! A connection that changes its shard breaks, as no other shard's NAT knows it: the demo counts
-//! them. Everything it makes (namespaces, interfaces, programs, maps) belongs to the process and goes
+//! them. With `0s` for PIN_IDLE there are no pins, and it shows what they are for. Everything it makes (namespaces, interfaces, programs, maps) belongs to the process and goes
 //! with it, also on Ctrl-C or `kill -9`.
 
 mod client;
@@ -32,35 +32,41 @@ use std::process::ExitCode;
 
 use net::TENANTS;
 use nix::libc;
+use scenario::Options;
 use screen::Screen;
 
 fn main() -> ExitCode {
-    let Some(tenants) = tenants() else {
+    let Some(options) = options() else {
         let (least, most) = (TENANTS.start(), TENANTS.end());
-        eprintln!("usage: demo-egress [TENANTS]   (at least {least}, at most {most})");
+        eprintln!(
+            "usage: demo-egress [TENANTS [PIN_IDLE]]   (tenants: at least {least}, at most {most})"
+        );
         return ExitCode::from(2);
     };
     if let Err(error) = allow_many_files() {
-        eprintln!("cannot open as many files as would be good: {error}");
+        eprintln!("cannot raise the limit of open files: {error}");
     }
     stage::perform(async {
         let mut screen = Screen::new();
-        let faults = scenario::run(tenants, &mut screen).await;
+        let faults = scenario::run(&options, &mut screen).await;
         stage::verdict(
             &mut screen,
             faults,
-            "0 connections broke but those of the shard that was lost, and every new address \
+            "0 connections broke but those of the shard that was lost, and every new address\n\
              landed where the plan puts it.",
         )
     })
 }
 
-fn tenants() -> Option<u32> {
+fn options() -> Option<Options> {
     let mut arguments = std::env::args().skip(1);
     let tenants = arguments
         .next()
         .map_or(Some(240), |text| text.parse().ok())?;
-    (arguments.next().is_none() && TENANTS.contains(&tenants)).then_some(tenants)
+    // 2 hours and 4 minutes, the default, would be too long to watch.
+    let pin_idle = arguments.next().unwrap_or("5s".to_owned());
+    let legal = TENANTS.contains(&tenants) && arguments.next().is_none();
+    legal.then_some(Options { tenants, pin_idle })
 }
 
 /// Raises the limit of open files as far as it may be: both ends of all connections are here.

@@ -14,7 +14,7 @@ use super::node::{Applied, Failure, Gauge, Node};
 use super::screen::Screen;
 use super::server::Server;
 use super::show::{render, total, Picture, Row};
-use super::spec::{document, shard, sid, State, PIN_IDLE};
+use super::spec::{document, shard, sid, State};
 
 /// Pause between two pictures.
 const TICK: Duration = Duration::from_millis(250);
@@ -27,17 +27,26 @@ const EACH: usize = 2;
 
 const STEPS: usize = 5;
 
+/// Size of the demo, and what pins are allowed.
+pub(crate) struct Options {
+    pub(crate) tenants: u32,
+    /// How long a pin outlives its last packet, as the specification has it.
+    pub(crate) pin_idle: String,
+}
+
 /// Runs every step. Returns what did not hold, one sentence each.
-pub(crate) async fn run(tenants: u32, screen: &mut Screen) -> Result<Vec<String>, Failure> {
+pub(crate) async fn run(options: &Options, screen: &mut Screen) -> Result<Vec<String>, Failure> {
+    let Options { tenants, pin_idle } = options;
     screen.say(&format!(
-        "guideway egress demo: {tenants} tenants, each with a network namespace, a prefix and an \
-         Argument of its own, and\nTCP to {SERVER} through shards that are Linux: seg6local takes \
-         the SRv6 header off, NAT66\ntranslates. A connection that came through another shard \
-         would break, as only one NAT knows it. Answers go\nback through the NAT, then as plain \
-         IPv6. Pins idle for {PIN_IDLE}. A bar shows where addresses without a pin\nwent since the \
-         last change, │ the planned end.\n"
+        "guideway egress demo: {tenants} tenants, each with a namespace, a prefix and an Argument, \
+         and TCP to {SERVER}\nthrough shards that are Linux: seg6local takes the SRv6 header off, \
+         NAT66 translates. A connection that came\nthrough another shard would break, as only one \
+         NAT knows it. Answers go back through that NAT, and then as\nplain IPv6, without SRv6. \
+         Pins may be idle for {pin_idle}. A bar shows where addresses without a pin landed since\n\
+         the last change, │ the planned end.\n"
     ));
-    let mut demo = Demo::start(tenants, screen)?;
+    let mut demo = Demo::start(options, screen)?;
+    let tenants = *tenants;
     let half = tenants / 2;
     let none = BTreeSet::new;
 
@@ -74,6 +83,7 @@ pub(crate) async fn run(tenants: u32, screen: &mut Screen) -> Result<Vec<String>
 
 struct Demo<'a> {
     screen: &'a mut Screen,
+    pin_idle: &'a str,
     network: Arc<Network>,
     _server: Server,
     node: Node,
@@ -95,13 +105,14 @@ struct Demo<'a> {
 }
 
 impl<'a> Demo<'a> {
-    fn start(tenants: u32, screen: &'a mut Screen) -> Result<Demo<'a>, Failure> {
+    fn start(options: &'a Options, screen: &'a mut Screen) -> Result<Demo<'a>, Failure> {
         let states = [State::Active, State::Active, State::Active, State::Absent];
-        let network = Arc::new(Network::build(tenants, &[1, 2, 3, 4].map(sid))?);
+        let network = Arc::new(Network::build(options.tenants, &[1, 2, 3, 4].map(sid))?);
         Ok(Demo {
             screen,
             _server: Server::start(&network.server)?,
-            node: Node::start(&network, &document(&network, &states))?,
+            node: Node::start(&network, &document(&network, &states, &options.pin_idle))?,
+            pin_idle: &options.pin_idle,
             fleet: Fleet::new(network.clone()),
             network,
             states,
@@ -127,17 +138,23 @@ impl<'a> Demo<'a> {
 
     /// Makes the states of this moment what packets see.
     fn apply(&mut self) -> Result<(), Failure> {
-        let document = document(&self.network, &self.states);
+        let document = document(&self.network, &self.states, self.pin_idle);
         let applied = self.node.apply(&self.network, &document)?;
         self.fleet.mark();
         let foretold = &applied.disruption;
-        self.screen.say(&format!(
-            "applied in {:.1} ms; foretold: {} of {} slots get another shard, at least {} must",
-            applied.took.as_secs_f64() * 1000.0,
-            foretold.moved,
-            foretold.table_size,
-            foretold.forced
-        ));
+        let took_ms = applied.took.as_secs_f64() * 1000.0;
+        self.screen.say(&match self.applied {
+            None => format!(
+                "applied in {took_ms:.1} ms: a program on {} interfaces, and {} slots of a table",
+                self.network.tenants.len(),
+                foretold.table_size
+            ),
+            Some(_) => format!(
+                "applied in {took_ms:.1} ms; foretold: {} of {} slots get another shard, at least \
+                 {} must",
+                foretold.moved, foretold.table_size, foretold.forced
+            ),
+        });
         let (foretold, moved) = (foretold.moved, applied.slots_moved());
         if foretold != moved {
             self.fault(format!("{moved} slots moved, foretold were {foretold}"));
@@ -224,8 +241,8 @@ impl<'a> Demo<'a> {
         let expected = share * all as f64;
         let tolerance = DEVIATIONS * (expected * (1.0 - share)).sqrt();
         self.screen.say(&format!(
-            "  {moved} of {all} new addresses ({:.1}%) go elsewhere than before the change; \
-             foretold: {:.1}%",
+            "  {moved} of {all} new addresses ({:.1}%) go elsewhere than before the change, all of \
+             them by their slots;\n  foretold of all slots: {:.1}%",
             moved as f64 / all as f64 * 100.0,
             share * 100.0
         ));

@@ -8,9 +8,6 @@ use serde_json::{json, Value};
 
 use super::net::{argument, interface, Network};
 
-/// How long a pin outlives its last packet here: 2 hours and 4 minutes would be too long to watch.
-pub(crate) const PIN_IDLE: &str = "5s";
-
 /// Number in the SID of the first shard; the others follow.
 const FIRST: u16 = 0x10;
 
@@ -56,7 +53,7 @@ pub(crate) fn table(tenant: u32) -> u32 {
 }
 
 /// A whole specification. Shards have the states in their order.
-pub(crate) fn document(network: &Network, states: &[State]) -> Value {
+pub(crate) fn document(network: &Network, states: &[State], pin_idle: &str) -> Value {
     let listed = network.shards.iter().zip(states);
     let listed = listed.filter(|(_, state)| **state != State::Absent);
     let shards = listed.map(|(shard, state)| {
@@ -79,7 +76,7 @@ pub(crate) fn document(network: &Network, states: &[State]) -> Value {
         "node_sid": "2001:db8:ff01:1:e000::",
         "classes": [{
             "class": "nat66",
-            "pin_idle": PIN_IDLE,
+            "pin_idle": pin_idle,
             "shards": shards.collect::<Vec<_>>(),
         }],
         "tenants": tenants.collect::<Vec<_>>(),

@@ -49,6 +49,21 @@ pub(crate) fn require_keys(test: &str) -> bool {
     false
 }
 
+/// Whether the kernel can decapsulate SRv6. Where it cannot, the test says so and passes; with
+/// `CI=true` it fails.
+pub(crate) fn require_seg6(test: &str) -> bool {
+    if Path::new("/proc/sys/net/ipv6/conf/all/seg6_enabled").exists() {
+        return true;
+    }
+    let missing = "the kernel has no SRv6 (CONFIG_IPV6_SEG6_LWTUNNEL)";
+    assert!(
+        std::env::var("CI").as_deref() != Ok("true"),
+        "{test} cannot run: {missing}"
+    );
+    let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {missing}");
+    false
+}
+
 fn enter() -> Result<(), String> {
     // Competitors in these tests provoke errors, and libbpf prints what the kernel says.
     static QUIET: std::sync::Once = std::sync::Once::new();

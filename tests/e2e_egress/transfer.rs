@@ -18,7 +18,7 @@ use crate::world::*;
 /// With segmentation by the device and without, and with checksums by it and by the tenant.
 fn through_the_kernel(name: &'static str, server: &'static str) {
     netns::isolated(name, move || {
-        if !needs_seg6(name) {
+        if !netns::require_seg6(name) {
             return;
         }
         let world = world(&tc::Options::default());
@@ -54,7 +54,7 @@ fn linux_decapsulates_ipv4() {
 #[test]
 fn a_filter_of_clsact_does_the_same() {
     netns::isolated("e2e_egress::clsact", || {
-        if !needs_seg6("e2e_egress::clsact") {
+        if !netns::require_seg6("e2e_egress::clsact") {
             return;
         }
         let world = world(&tc::Options {

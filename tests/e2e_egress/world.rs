@@ -256,22 +256,10 @@ impl World {
     }
 }
 
-pub(crate) fn needs_seg6(test: &str) -> bool {
-    if std::path::Path::new("/proc/sys/net/ipv6/conf/all/seg6_enabled").exists() {
-        return true;
-    }
-    assert!(
-        std::env::var_os("CI").is_none(),
-        "{test}: the kernel has no SRv6 (CONFIG_IPV6_SEG6_LWTUNNEL)"
-    );
-    eprintln!("SKIPPED {test}: the kernel has no SRv6 (CONFIG_IPV6_SEG6_LWTUNNEL)");
-    false
-}
-
 /// Runs a test in a world of its own, or skips it loudly.
 pub(crate) fn in_world(name: &'static str, test: impl FnOnce(&World) + Send + 'static) {
     netns::isolated(name, move || {
-        if needs_seg6(name) {
+        if netns::require_seg6(name) {
             test(&world(&tc::Options::default()));
         }
     });
