@@ -17,7 +17,7 @@ TEST_LOG := target/test.log
 
 help:
 	@echo 'make demo     real QUIC connections through the load balancer, in network namespaces; then demo-egress (root)'
-	@echo 'make demo-egress  TCP of hundreds of tenants through SRv6 shards that are added, drained, lost and removed (root)'
+	@echo 'make demo-egress   TCP of tenants through SRv6 shards that are added, drained, lost and removed (root)'
 	@echo 'make test     format, lints, documentation and every test (kernel tests need root)'
 	@echo 'make bench    the benchmarks; writes target/bench.json (root)'
 	@echo 'make long     the long forms of tests: floods of millions, ten minutes of races, whole simulations (root)'

@@ -38,12 +38,12 @@ pub(crate) struct Options {
 pub(crate) async fn run(options: &Options, screen: &mut Screen) -> Result<Vec<String>, Failure> {
     let Options { tenants, pin_idle } = options;
     screen.say(&format!(
-        "guideway egress demo: {tenants} tenants, each with a namespace, a prefix and an Argument, \
-         and TCP to {SERVER}\nthrough shards that are Linux: seg6local takes the SRv6 header off, \
-         NAT66 translates. A connection that came\nthrough another shard would break, as only one \
-         NAT knows it. Answers go back through that NAT, and then as\nplain IPv6, without SRv6. \
-         Pins may be idle for {pin_idle}. A bar shows where addresses without a pin landed since\n\
-         the last change, │ the planned end.\n"
+        "guideway egress demo: {tenants} tenants, each with a namespace, a prefix and an Argument; TCP \
+         to\n{SERVER} through shards that are Linux: seg6local takes the SRv6 header off,\nNAT66 \
+         translates. A connection that came through another shard would break, as one NAT alone\n\
+         knows it. Answers go back through that NAT, and then as plain IPv6, without SRv6. Pins may \
+         be\nidle for {pin_idle}. A bar shows where addresses without a pin landed since the last \
+         change, │ the planned\nend.\n"
     ));
     let mut demo = Demo::start(options, screen)?;
     let tenants = *tenants;
