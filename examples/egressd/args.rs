@@ -2,21 +2,35 @@
 //! The command line.
 
 use std::net::IpAddr;
-use std::num::ParseIntError;
+use std::num::{NonZeroU16, NonZeroU32, ParseIntError};
+use std::path::PathBuf;
+use std::time::Duration;
 
+use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use guideway::egress::schema;
+use guideway::kernel::statedir::{StateDir, StateRoot};
+use guideway::kernel::tc::{self, Anchor, FilterId, Neighbour, Way};
 use guideway::maglev::{SizeError, TableSize};
 use guideway::srv6::BaseSid;
 
 use crate::tool::{Form, EXIT_CODES};
 
 /// Egress of tenants, spread over groups of SRv6 shards.
+///
+/// One document says which shards translate which class, and which interfaces bring which tenant's
+/// packets: `plan` shows what it would change, `apply` does it. The kernel then forwards by itself;
+/// nothing needs to keep running.
 #[derive(Debug, Parser)]
 #[command(name = "egressd", version, max_term_width = 100, after_help = EXIT_CODES)]
 pub(crate) struct Cli {
     /// Form of the output
     #[arg(short, long, global = true, value_enum, default_value = "text")]
     output: Form,
+
+    /// Where a bpffs is mounted
+    #[arg(long, global = true, value_name = "DIR", default_value = "/sys/fs/bpf")]
+    state_root: PathBuf,
 
     #[command(subcommand)]
     pub(crate) verb: Verb,
@@ -26,12 +40,123 @@ impl Cli {
     pub(crate) fn form(&self) -> Form {
         self.output
     }
+
+    pub(crate) fn state(&self) -> StateDir {
+        StateRoot::new(&self.state_root).egress()
+    }
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
+    /// Show what applying a specification would change, and whom it would move; changes nothing
+    Plan(PlanArgs),
+    /// Make a specification what packets see: publish groups, write routes, attach
+    Apply(ApplyArgs),
     /// Show which shard carries a packet that no pin holds; asks nothing of this machine
     Place(PlaceArgs),
+    /// Print the JSON Schema of a document
+    Schema(SchemaArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PlanArgs {
+    /// The specification; - is standard input
+    pub(crate) spec: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ApplyArgs {
+    /// The specification; - is standard input
+    pub(crate) spec: PathBuf,
+    #[command(flatten)]
+    pub(crate) attach: AttachArgs,
+    /// How long to wait for other writers: of the instance, and of routes [default: 2 and 5]
+    #[arg(long, value_name = "SECONDS")]
+    wait: Option<u32>,
+}
+
+impl ApplyArgs {
+    pub(crate) fn wait(&self) -> Option<Duration> {
+        self.wait.map(|seconds| Duration::from_secs(seconds.into()))
+    }
+}
+
+/// How the program is attached where it is not yet.
+#[derive(Debug, Args)]
+pub(crate) struct AttachArgs {
+    /// By which of the kernel's ways: auto is tcx where the kernel has it (Linux 6.6)
+    #[arg(long, value_name = "WAY", value_enum, default_value = "auto")]
+    attach: AttachWay,
+    /// Where among the programs of others: first, last, before:prog:ID, before:link:ID, after:prog:ID
+    /// or after:link:ID
+    #[arg(long, value_name = "PLACE", default_value = "first", value_parser = anchor)]
+    anchor: Anchor,
+    /// Priority of the filter, with clsact
+    #[arg(long, value_name = "N", default_value_t = NonZeroU16::MIN)]
+    priority: NonZeroU16,
+    /// Handle of the filter, with clsact
+    #[arg(long, value_name = "N", default_value_t = NonZeroU32::MIN)]
+    handle: NonZeroU32,
+}
+
+impl AttachArgs {
+    pub(crate) fn options(&self) -> tc::Options {
+        tc::Options {
+            way: match self.attach {
+                AttachWay::Auto => Way::Auto,
+                AttachWay::Tcx => Way::Tcx,
+                AttachWay::Clsact => Way::Clsact,
+            },
+            anchor: self.anchor,
+            expected_revision: None,
+            filter: FilterId {
+                priority: self.priority,
+                handle: self.handle,
+            },
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum AttachWay {
+    /// TCX where the kernel has it, clsact elsewhere.
+    Auto,
+    /// A link on TCX.
+    Tcx,
+    /// A filter of the clsact qdisc.
+    Clsact,
+}
+
+/// A text that is no place among others.
+#[derive(Debug, thiserror::Error)]
+#[error("must be first, last, before:prog:ID, before:link:ID, after:prog:ID or after:link:ID")]
+struct AnchorError;
+
+fn anchor(text: &str) -> Result<Anchor, AnchorError> {
+    let neighbour = |text: &str| {
+        let (kind, id) = text.split_once(':')?;
+        let id = id.parse().ok()?;
+        match kind {
+            "prog" => Some(Neighbour::Program(id)),
+            "link" => Some(Neighbour::Link(id)),
+            _ => None,
+        }
+    };
+    let anchor = match text.split_once(':') {
+        None if text == "first" => Some(Anchor::First),
+        None if text == "last" => Some(Anchor::Last),
+        Some(("before", whom)) => neighbour(whom).map(Anchor::Before),
+        Some(("after", whom)) => neighbour(whom).map(Anchor::After),
+        _ => None,
+    };
+    anchor.ok_or(AnchorError)
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SchemaArgs {
+    /// Name of the document
+    #[arg(value_parser = PossibleValuesParser::new(schema::NAMES.iter().chain(&["error"])))]
+    pub(crate) name: String,
 }
 
 /// What of a packet is hashed.

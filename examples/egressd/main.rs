@@ -1,14 +1,21 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! The tool of egress shard groups.
+//! The tool of egress shard groups: plan and apply a node's egress from the command line.
 //!
 //! ```text
+//! egressd plan spec.json          what would change, and whom it would move
+//! egressd apply spec.json         publish groups, write routes, attach
 //! egressd place --hash-table N --source ADDR --shards SID,...     which shard carries an address
 //! ```
 //!
-//! Exit codes: 0 done, 1 error, 2 usage, 3 partial, 4 refused, 5 degraded.
+//! It works on the network namespace that it is started in, and keeps nothing but what the kernel
+//! keeps. Exit codes: 0 done, 1 error, 2 usage, 3 partial, 4 refused, 5 degraded.
 
+mod apply;
 mod args;
+mod errors;
 mod place;
+mod plan;
+mod schema;
 
 #[path = "../common/tool/mod.rs"]
 mod tool;
@@ -23,7 +30,11 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: &Cli, output: &Output) -> Result<Done, Failure> {
+    let state = cli.state();
     match &cli.verb {
+        Verb::Plan(arguments) => plan::run(arguments, &state, output),
+        Verb::Apply(arguments) => apply::run(arguments, &state, output),
         Verb::Place(arguments) => place::run(arguments, output),
+        Verb::Schema(arguments) => schema::run(arguments, output),
     }
 }

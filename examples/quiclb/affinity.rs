@@ -15,7 +15,7 @@ use guideway::quiclb::{
 use crate::args::{ExportArgs, ImportArgs};
 use crate::input;
 use crate::target::Target;
-use crate::text::Table;
+use crate::tool::text::Table;
 use crate::tool::{Done, Failure, Output};
 
 pub(crate) fn export(

@@ -9,7 +9,7 @@ use guideway::quiclb::{Diagnosis, DoctorCheck, StateRoot};
 use crate::args::DoctorArgs;
 use crate::input;
 use crate::plan::result_text;
-use crate::text::checks;
+use crate::tool::text::checks;
 use crate::tool::{Done, Failure, Output};
 
 pub(crate) fn run(

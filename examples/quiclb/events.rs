@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use guideway::quiclb::{Event, EventLine, EventSummary, QuicLb, StateRoot};
 
 use crate::args::EventsArgs;
-use crate::text::or_dash;
+use crate::tool::text::or_dash;
 use crate::tool::{json, Done, Failure, Output};
 use crate::trace;
 

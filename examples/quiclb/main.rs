@@ -28,7 +28,6 @@ mod run;
 mod schema;
 mod status;
 mod target;
-mod text;
 mod trace;
 mod watch;
 

@@ -10,7 +10,7 @@ use guideway::service::Warning;
 use crate::args::PlanArgs;
 use crate::input;
 use crate::target::Target;
-use crate::text::{bar, checks, or_dash, percent, Table};
+use crate::tool::text::{bar, checks, or_dash, percent, Table};
 use crate::tool::{Done, Failure, Output};
 
 pub(crate) fn run(

@@ -4,7 +4,7 @@
 use guideway::quiclb::InterfaceProbe;
 
 use crate::args::ProbeArgs;
-use crate::text::or_dash;
+use crate::tool::text::or_dash;
 use crate::tool::{Done, Failure, Output};
 
 pub(crate) fn run(arguments: &ProbeArgs, output: &Output) -> Result<Done, Failure> {

@@ -10,7 +10,7 @@ use guideway::quiclb::{
 };
 
 use crate::args::StatusArgs;
-use crate::text::{bar, checks, or_dash, percent, Table};
+use crate::tool::text::{bar, checks, or_dash, percent, Table};
 use crate::tool::{Done, Failure, Output};
 
 pub(crate) fn run(

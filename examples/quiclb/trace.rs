@@ -15,7 +15,7 @@ use guideway::service::Spec;
 use crate::affinity;
 use crate::args::TraceArgs;
 use crate::input::{self, Document};
-use crate::text::{or_dash, Table};
+use crate::tool::text::{or_dash, Table};
 use crate::tool::{Done, Failure, Output};
 
 pub(crate) fn run(

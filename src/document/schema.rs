@@ -21,6 +21,20 @@ pub(crate) fn generate(id: &str, title: &str, root: &Table) -> String {
     document
 }
 
+/// The schema of an output, from its type.
+#[cfg(feature = "schema")]
+pub(crate) fn of<T: schemars::JsonSchema>(part: &str, name: &str) -> String {
+    let settings = schemars::generate::SchemaSettings::draft2020_12().for_serialize();
+    let mut schema = settings.into_generator().into_root_schema_for::<T>();
+    let id = format!("urn:guideway:{part}:{name}:v1");
+    schema.insert("$id".into(), id.into());
+    schema.insert("title".into(), format!("{part} {name}").into());
+    // Plain data with text keys always serialises.
+    let mut text = serde_json::to_string_pretty(&schema).unwrap_or_default();
+    text.push('\n');
+    text
+}
+
 fn table(table: &Table) -> Vec<Member> {
     let properties = table
         .fields

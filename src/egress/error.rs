@@ -93,6 +93,22 @@ impl InstanceError {
         }
     }
 
+    /// What to do about it, where that is known.
+    pub fn remedy(&self) -> Option<&'static str> {
+        match self {
+            Self::State(StateError::Locked { .. }) => Some("try again when it has ended"),
+            Self::State(StateError::Open(error)) if error.is_not_found() => {
+                Some("nothing tells which version made it: remove the directory by hand")
+            }
+            Self::State(StateError::NoInstance { .. }) => Some("apply a specification first"),
+            Self::Orphan { .. } | Self::Limits { .. } => {
+                Some("detach it with --purge, which forgets all pins, then apply the specification")
+            }
+            error if error.is_repairable() => Some("apply the specification again"),
+            _ => None,
+        }
+    }
+
     /// What a caller can do about it.
     pub fn kind(&self) -> ErrorKind {
         match self {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! How much an instance has room for.
 
+use super::error::InstanceError;
 use crate::abi::{self, EgressLimit};
 use crate::egress_spec;
 use crate::group;
@@ -169,6 +170,22 @@ impl Limits {
             ("flow pins", self.flow_pins),
             ("ring bytes", self.ring_bytes),
         ]
+    }
+
+    /// Insists that an instance made with these limits is what `wanted` asks for.
+    ///
+    /// # Errors
+    /// [`InstanceError::Limits`] with the first limit that differs, and both numbers.
+    pub fn require(&self, wanted: &Self) -> Result<(), InstanceError> {
+        let mut pairs = self.named().into_iter().zip(wanted.named());
+        match pairs.find(|((_, made), (_, wanted))| made != wanted) {
+            Some(((limit, found), (_, wanted))) => Err(InstanceError::Limits {
+                limit,
+                found,
+                wanted,
+            }),
+            None => Ok(()),
+        }
     }
 
     /// What the meta map says of an instance made with these limits.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Makes an instance, or opens and repairs one.
 
+use std::time::Duration;
+
 use super::error::InstanceError;
 use super::instance::{
     limits, meta_shape, open_map, shapes, Egress, Maps, Writer, PATIENCE, PROGRAM,
@@ -22,6 +24,7 @@ use crate::kernel::write_barrier::WriteBarrier;
 pub struct Loader {
     dir: StateDir,
     limits: Option<Limits>,
+    patience: Duration,
 }
 
 impl Loader {
@@ -31,6 +34,7 @@ impl Loader {
         Self {
             dir: dir.clone(),
             limits: None,
+            patience: PATIENCE,
         }
     }
 
@@ -39,6 +43,12 @@ impl Loader {
     pub fn limits(self, limits: Limits) -> Self {
         let limits = Some(limits);
         Self { limits, ..self }
+    }
+
+    /// Waits so long for another process that holds the instance's lock, instead of two seconds.
+    #[must_use]
+    pub fn patience(self, patience: Duration) -> Self {
+        Self { patience, ..self }
     }
 
     /// Makes or opens the instance and takes its lock, for which it waits up to two seconds.
@@ -56,7 +66,7 @@ impl Loader {
                 result => return result,
             }
         }
-        let lock = self.dir.lock_within(PATIENCE)?;
+        let lock = self.dir.lock_within(self.patience)?;
         self.dir.version()?;
         lock.repair_sections()?;
         WriteBarrier::below(self.dir.path()).create()?;
@@ -142,15 +152,6 @@ impl Loader {
         let Some(wanted) = self.limits else {
             return Ok(());
         };
-        let made = limits(&self.dir)?.named();
-        let mut pairs = made.into_iter().zip(wanted.named());
-        match pairs.find(|((_, made), (_, wanted))| made != wanted) {
-            Some(((limit, found), (_, wanted))) => Err(InstanceError::Limits {
-                limit,
-                found,
-                wanted,
-            }),
-            None => Ok(()),
-        }
+        limits(&self.dir)?.require(&wanted)
     }
 }

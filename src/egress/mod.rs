@@ -18,6 +18,7 @@
 
 pub mod apply;
 mod attachment;
+pub mod document;
 mod error;
 mod events;
 mod instance;
@@ -32,6 +33,7 @@ mod resolve;
 mod retire;
 mod routes;
 mod rows;
+pub mod schema;
 mod tenants;
 mod ticket;
 mod warning;

@@ -30,6 +30,7 @@ pub struct Context<'a> {
 
 /// What a plan does to its group.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Change {
     /// Nothing: there is nothing to publish.

@@ -13,6 +13,7 @@ const SECOND_NS: u64 = 1_000_000_000;
 
 /// What of a packet decides its shard.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum HashMode {
     /// The source address: all of it goes to one shard (RFC 4787 REQ-2).

@@ -15,6 +15,7 @@ use crate::srv6::{BaseSid, NextHop};
 
 /// What a published group does. One that was never published, and so has no snapshot, is absent.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
     /// Forwards, and takes new routes.
@@ -37,6 +38,7 @@ impl fmt::Display for State {
 
 /// What a slot's counters show.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Counters {
     /// Packets.
     pub packets: u64,

@@ -10,6 +10,7 @@ use crate::srv6::{BaseSid, NextHop};
 
 /// What a member does for its group.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum MemberState {
     /// Takes new addresses, and keeps those pinned to it.

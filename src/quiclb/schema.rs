@@ -126,15 +126,5 @@ pub fn generate(name: &str) -> Option<String> {
 
 #[cfg(feature = "schema")]
 fn of<T: schemars::JsonSchema>(name: &str) -> String {
-    let settings = schemars::generate::SchemaSettings::draft2020_12().for_serialize();
-    let mut schema = settings.into_generator().into_root_schema_for::<T>();
-    schema.insert(
-        "$id".into(),
-        format!("urn:guideway:quiclb:{name}:v1").into(),
-    );
-    schema.insert("title".into(), format!("quiclb {name}").into());
-    // Plain data with text keys always serialises.
-    let mut text = serde_json::to_string_pretty(&schema).unwrap_or_default();
-    text.push('\n');
-    text
+    crate::document::schema::of::<T>("quiclb", name)
 }

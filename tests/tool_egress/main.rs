@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! The egress tool as its users meet it: the built binary, its exit codes, its documents.
 
+mod applying;
+mod machine;
 mod place;
 mod usage;
 
+#[path = "../common/netns.rs"]
+mod netns;
 #[path = "../common/tool.rs"]
 mod tool;
 

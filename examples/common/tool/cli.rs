@@ -21,7 +21,8 @@ Exit codes:
 pub(crate) enum Form {
     /// For people.
     Text,
-    /// One JSON object; of a verb that goes on, one per line.
+    /// One JSON object on one line; of a verb that goes on or lists, one per line.
+    #[value(alias = "jsonl")]
     Json,
 }
 
@@ -44,10 +45,19 @@ pub(crate) fn wants_json(arguments: &[OsString]) -> bool {
     while let Some(argument) = arguments.next() {
         match argument.as_ref() {
             "--" => break,
-            "-o" | "--output" => json = arguments.next().is_some_and(|form| form == "json"),
-            "-ojson" | "-o=json" | "--output=json" => json = true,
-            _ => {}
+            "-o" | "--output" => json = arguments.next().is_some_and(|form| is_json(&form)),
+            other => {
+                let form = ["--output=", "-o=", "-o"]
+                    .iter()
+                    .find_map(|flag| other.strip_prefix(flag));
+                json |= form.is_some_and(is_json);
+            }
         }
     }
     json
+}
+
+/// Whether a text names the form, as [`Form::Json`] does.
+fn is_json(form: &str) -> bool {
+    matches!(form, "json" | "jsonl")
 }

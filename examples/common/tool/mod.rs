@@ -7,7 +7,9 @@
 
 mod cli;
 mod failure;
+pub(crate) mod input;
 mod output;
+pub(crate) mod text;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

@@ -6,10 +6,13 @@ use std::ops::ControlFlow;
 
 use super::error::CompareError;
 use crate::egress::attachment::AttachmentView;
-use crate::egress::{Egress, InstanceError, RouteRow};
+use crate::egress::{Egress, GroupError, InstanceError, RouteRow};
 use crate::egress_spec::{Resolved, ResolvedTenant, RouteTarget};
 use crate::encap::Encap;
-use crate::group::{Class, Duplicate, GroupId, GroupPlan, Place, Snapshot, State};
+use crate::group::{
+    self, allocate, Class, Duplicate, GroupId, GroupPlan, GroupSpec, Place, Snapshot, State,
+};
+use crate::kernel::clock;
 use crate::placement::{Fnv12, Fnv5, HashTable, Scope};
 use crate::route::{Key, Origin, Prefix, Route, TableId, Target};
 use crate::srv6::Argument;
@@ -122,24 +125,46 @@ impl Routes {
     }
 }
 
-impl Egress {
-    /// What `wanted` would change. Nothing is changed; what is published, written and attached when
-    /// that is [applied](super::super::Writer::apply) decides.
-    ///
-    /// # Errors
-    /// The instance cannot be read, or the groups cannot be what they should.
-    pub fn compare(&self, wanted: &Resolved) -> Result<Changes, CompareError> {
-        self.compare_with(wanted, |place, spec| self.plan_group(place, spec))
+/// What there is, as far as it decides what changes.
+#[derive(Default)]
+struct Present {
+    encap: Option<Encap>,
+    groups: Vec<Snapshot>,
+    routes: Routes,
+    tenants: BTreeMap<u32, Tenant>,
+    /// Tenants whose pins are counted.
+    counted: BTreeSet<TableId>,
+    /// Interfaces with an attachment of this instance, and whether its program runs there.
+    attachments: BTreeMap<u32, bool>,
+}
+
+impl Present {
+    fn read(egress: &Egress) -> Result<Self, CompareError> {
+        let is_ours = |view: &AttachmentView| view.program_id == Some(egress.program.id());
+        let mut attachments = BTreeMap::new();
+        for view in egress.attachments()? {
+            *attachments.entry(view.ifindex).or_default() |= is_ours(&view);
+        }
+        Ok(Self {
+            // What makes no sense is replaced.
+            encap: egress.encap().ok().flatten(),
+            routes: Routes::read(egress)?,
+            groups: egress.groups()?,
+            tenants: egress.tenants()?,
+            counted: egress.pins()?.usage()?.into_keys().collect(),
+            attachments,
+        })
     }
 
-    pub(in crate::egress) fn compare_with(
+    fn changes(
         &self,
         wanted: &Resolved,
-        plan: impl Fn(&Place, &crate::group::GroupSpec) -> Result<GroupPlan, crate::egress::GroupError>,
+        limits: group::Limits,
+        plan: impl Fn(&Place, &GroupSpec) -> Result<GroupPlan, GroupError>,
     ) -> Result<Changes, CompareError> {
-        let routes = Routes::read(self)?;
+        let routes = &self.routes;
         let named = |group| routes.named.get(&group).copied().unwrap_or(0);
-        let places = self.places(&wanted.classes, named)?;
+        let places = allocate(&wanted.classes, &self.groups, named, limits);
         let groups = places.classes.into_iter().zip(&wanted.groups);
         let groups = groups.map(|(place, (_, spec))| Ok(plan(&place?, spec)?));
         let groups: Vec<_> = groups.collect::<Result<_, CompareError>>()?;
@@ -147,11 +172,11 @@ impl Egress {
         let mut retired: Vec<_> = places.unconfigured.iter().chain(others).copied().collect();
         retired.sort_unstable();
 
-        let observed = self.tenants()?;
+        let observed = &self.tenants;
         let states = States::of(groups.iter().map(GroupPlan::snapshot));
         let tenants = wanted.tenants.iter();
         let tenants = tenants
-            .map(|tenant| tenant_changes(tenant, wanted, &observed, &routes, &states))
+            .map(|tenant| tenant_changes(tenant, wanted, observed, routes, &states))
             .filter(|changes| !changes.is_empty());
         let tenants = tenants.collect();
 
@@ -166,20 +191,11 @@ impl Egress {
             .map(|tenant| tenant.tenant.table)
             .collect();
         let known = observed.values().map(|tenant| tenant.table);
-        let known = known.chain(self.pins()?.usage()?.into_keys());
+        let known = known.chain(self.counted.iter().copied());
         let ours = |(_, route): &(&Key, &Route)| route.origin == Origin::default();
         let routed = routes.by_key.iter().filter(ours).map(|(key, _)| key.table);
-        let attachments = self.attachments()?;
-        let is_ours = |view: &&AttachmentView| view.program_id == Some(self.program.id());
-        let attached: BTreeSet<u32> = attachments
-            .iter()
-            .filter(is_ours)
-            .map(|view| view.ifindex)
-            .collect();
-        let pinned = attachments.iter().map(|view| view.ifindex);
         Ok(Changes {
-            encap: (self.encap().ok().flatten().as_ref() != Some(&wanted.encap))
-                .then_some(wanted.encap),
+            encap: (self.encap.as_ref() != Some(&wanted.encap)).then_some(wanted.encap),
             groups,
             retired,
             duplicates: places.duplicates,
@@ -193,11 +209,52 @@ impl Egress {
                 .chain(routed)
                 .filter(|table| !tables.contains(table))
                 .collect(),
-            detached: pinned
+            detached: self
+                .attachments
+                .keys()
                 .filter(|ifindex| !interfaces.contains(ifindex))
+                .copied()
                 .collect(),
-            attached: interfaces.difference(&attached).copied().collect(),
+            attached: interfaces
+                .into_iter()
+                .filter(|ifindex| self.attachments.get(ifindex) != Some(&true))
+                .collect(),
         })
+    }
+}
+
+impl Changes {
+    /// What `wanted` would change where there is no instance yet: everything is new.
+    ///
+    /// # Errors
+    /// The groups cannot be what they should.
+    pub fn from_nothing(wanted: &Resolved, limits: group::Limits) -> Result<Self, CompareError> {
+        let context = group::Context {
+            limits,
+            now_ns: clock::wall_ns(),
+            ..group::Context::default()
+        };
+        let plan = |place: &Place, spec: &GroupSpec| Ok(group::plan(None, place, spec, &context)?);
+        Present::default().changes(wanted, limits, plan)
+    }
+}
+
+impl Egress {
+    /// What `wanted` would change. Nothing is changed; what is published, written and attached when
+    /// that is [applied](super::super::Writer::apply) decides.
+    ///
+    /// # Errors
+    /// The instance cannot be read, or the groups cannot be what they should.
+    pub fn compare(&self, wanted: &Resolved) -> Result<Changes, CompareError> {
+        self.compare_with(wanted, |place, spec| self.plan_group(place, spec))
+    }
+
+    pub(in crate::egress) fn compare_with(
+        &self,
+        wanted: &Resolved,
+        plan: impl Fn(&Place, &GroupSpec) -> Result<GroupPlan, GroupError>,
+    ) -> Result<Changes, CompareError> {
+        Present::read(self)?.changes(wanted, self.limits.groups, plan)
     }
 }
 

@@ -88,7 +88,8 @@ pub enum Part {
 }
 
 impl Part {
-    fn kind(&self) -> ErrorKind {
+    /// What a caller can do about it.
+    pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Compare(error) => error.kind(),
             Self::Publish(error) => error.kind(),

@@ -43,7 +43,7 @@ impl Default for How {
 pub struct Applied {
     /// Whether another configuration was published.
     pub encap: bool,
-    /// Groups that were published.
+    /// Groups that were published; also those that were closed, to be disabled.
     pub published: Vec<Published>,
     /// Groups that were disabled.
     pub retired: Vec<GroupId>,
@@ -132,7 +132,7 @@ impl Writer {
             applied.tenants_removed.push(table);
         }
         for &group in &changes.retired {
-            self.retire_group(group, how)?;
+            self.retire_group(group, how, applied)?;
             applied.retired.push(group);
         }
         Ok(())
@@ -206,20 +206,26 @@ impl Writer {
     }
 
     /// Ends a group that no configured class has.
-    fn retire_group(&mut self, group: GroupId, how: &How) -> Result<(), Part> {
+    fn retire_group(
+        &mut self,
+        group: GroupId,
+        how: &How,
+        applied: &mut Applied,
+    ) -> Result<(), Part> {
         let live = self.group(group)?;
         if live.is_some_and(|live| live.state == State::Open) {
             let plan = self.plan_close(group)?;
             for result in self.publish(&[plan])? {
-                result?;
+                applied.published.push(result?);
             }
         }
         let mut guard = self.retire(how.patience)?;
         // Routes of the tenants here were moved before; these are of others that the loop keeps.
-        guard.move_routes(|_, route| match route.group() {
+        let moved = guard.move_routes(|_, route| match route.group() {
             Some((named, _)) if named == group && route.origin == Origin::default() => Move::Remove,
             _ => Move::Keep,
         })?;
+        applied.routes_removed += usize::try_from(moved.removed).unwrap_or(usize::MAX);
         let proof = guard.prove_zero(group)?;
         guard.disable(proof)?;
         Ok(())

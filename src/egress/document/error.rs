@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Why there is no document.
+
+use crate::egress::apply::{ApplyError, CompareError};
+use crate::egress::{AttachmentError, InstanceError, LimitError};
+use crate::egress_spec::Faults;
+use crate::error::ErrorKind;
+use crate::kernel::SysError;
+
+/// Why something was not done, and nothing was changed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The specification does not fit this machine.
+    #[error("{0}")]
+    Faults(Faults),
+    /// The specification asks for limits that no instance has.
+    #[error(transparent)]
+    Limit(#[from] LimitError),
+    /// The instance cannot be made, opened or read.
+    #[error(transparent)]
+    Instance(#[from] InstanceError),
+    /// It cannot be said what would change.
+    #[error(transparent)]
+    Compare(#[from] CompareError),
+    /// The first step failed.
+    #[error(transparent)]
+    Apply(#[from] ApplyError),
+    /// It is not known where the program is attached.
+    #[error(transparent)]
+    Attachment(#[from] AttachmentError),
+    /// The kernel refused a call.
+    #[error(transparent)]
+    Sys(#[from] SysError),
+}
+
+impl Error {
+    /// What a caller can do about it.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Faults(_) | Self::Limit(_) => ErrorKind::Invalid,
+            Self::Instance(error) => error.kind(),
+            Self::Compare(error) => error.kind(),
+            Self::Apply(error) => error.kind(),
+            Self::Attachment(error) => error.kind(),
+            Self::Sys(error) => error.kind(),
+        }
+    }
+
+    /// What to do about it, where that is known.
+    pub fn remedy(&self) -> Option<&'static str> {
+        match self {
+            Self::Instance(error) | Self::Compare(CompareError::Instance(error)) => error.remedy(),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! The JSON Schemas of the egress datapath's documents are those of the types, and are sound.
+
+use guideway::egress::schema;
+use serde_json::Value;
+
+#[test]
+fn the_files_are_the_generated_ones() {
+    let written = schema::NAMES.iter().filter(|name| **name != "spec");
+    let made = written.map(|name| (name, schema::generate(name).expect("a schema")));
+    let made: Vec<_> = made.collect();
+    if std::env::var_os("GUIDEWAY_WRITE_SCHEMAS").is_some() {
+        for (name, made) in &made {
+            let root = env!("CARGO_MANIFEST_DIR");
+            let path = format!("{root}/src/egress/schema/{name}.json");
+            std::fs::write(path, made).expect("written");
+        }
+    }
+    for (name, made) in &made {
+        let hint = "run this test with GUIDEWAY_WRITE_SCHEMAS=1 to write the files anew";
+        assert!(schema::named(name) == Some(made.as_str()), "{name}: {hint}");
+    }
+}
+
+#[test]
+fn they_are_schemas_of_their_dialect() {
+    for name in schema::NAMES {
+        let schema: Value = serde_json::from_str(schema::named(name).expect("a schema")).unwrap();
+        let dialect = "https://json-schema.org/draft/2020-12/schema";
+        assert_eq!(schema["$schema"], dialect, "{name}");
+        assert!(jsonschema::draft202012::meta::is_valid(&schema), "{name}");
+        assert_eq!(schema["$id"], format!("urn:guideway:egress:{name}:v1"));
+    }
+}
+
+/// The keys that never go away, written here by hand.
+#[test]
+fn fixed_keys_are_required() {
+    let required = |name: &str, pointer: &str, keys: &str| {
+        let schema: Value = serde_json::from_str(schema::named(name).expect("a schema")).unwrap();
+        let listed = schema
+            .pointer(pointer)
+            .unwrap_or_else(|| panic!("{name} {pointer}"));
+        let listed: Vec<_> = listed.as_array().expect("a list").iter().collect();
+        for key in keys.split_whitespace() {
+            assert!(
+                listed.iter().any(|listed| **listed == key),
+                "{name} {pointer}: {key}"
+            );
+        }
+    };
+    required(
+        "plan",
+        "/required",
+        "schema digest result configuration classes retired duplicates tenants tenants_removed \
+         interfaces_removed attached detached memory_bytes memory_total_bytes warnings",
+    );
+    required(
+        "plan",
+        "/$defs/ClassPlan/required",
+        "class group hash_group change settings incarnation publication table_size digest moved \
+         forced extra moves_unpinned upstream_compatible members pins without_slots",
+    );
+    required(
+        "plan",
+        "/$defs/MemberPlan/required",
+        "sid change was is slot generation weight slots_before slots_after lost gained share_before \
+         share_after pins",
+    );
+    required(
+        "plan",
+        "/$defs/PinsAtRisk/required",
+        "live stay off_table leaving unreachable released removed",
+    );
+    required(
+        "plan",
+        "/$defs/TenantPlan/required",
+        "table argument interfaces routes",
+    );
+    required("plan", "/$defs/RoutePlan/required", "prefix from to");
+    required(
+        "apply",
+        "/required",
+        "schema digest result not_applied configuration groups retired routes_written routes_removed \
+         interfaces_written interfaces_removed tenants_removed attached detached warnings",
+    );
+    required(
+        "apply",
+        "/$defs/GroupApplied/required",
+        "group class change publication publish_ms",
+    );
+    required("apply", "/$defs/NotApplied/required", "kind message");
+}
