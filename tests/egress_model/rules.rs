@@ -6,6 +6,7 @@ use std::net::Ipv4Addr;
 use guideway::encap::{Dscp, DscpValue, Ecn, Encap};
 use guideway::group::{HashMode, Incarnation, Settings, State};
 use guideway::oracle::egress::{decide, Action, By, Packet};
+use guideway::placement::{HashGroup, HashTable};
 use guideway::reason::egress::{End, Selection};
 use guideway::route::{Block, Key, Prefix, Route, Target};
 
@@ -178,6 +179,23 @@ fn a_group_must_be_the_one_that_is_meant() {
     scene.drops(&v6(), End::MemberDead);
     scene.group().table = vec![0; 1019].into();
     scene.drops(&v6(), End::BadSnapshot);
+}
+
+/// Until routes are rewritten, packets are placed by what the routes say.
+#[test]
+fn a_route_that_is_not_rewritten_yet_is_told() {
+    let mut scene = Scene::of_group(group(off()));
+    let choice = |scene: &mut Scene| scene.send(&v6()).choice.expect("a choice");
+    let before = choice(&mut scene);
+    assert!(before.states_agree);
+    scene.group().hash_group = HashGroup(1);
+    let after = choice(&mut scene);
+    assert_eq!((after.hash, after.states_agree), (before.hash, false));
+    scene.group().hash_group = HashGroup(0);
+    let tenant = scene.world.tenants.get_mut(&TENANT).expect("a tenant");
+    tenant.hash_table = HashTable(43);
+    let after = choice(&mut scene);
+    assert_eq!((after.hash, after.states_agree), (before.hash, false));
 }
 
 /// Fragments go together, no extension header is walked, and what is cut off is dropped.

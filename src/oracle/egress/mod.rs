@@ -165,6 +165,10 @@ pub struct Choice {
     pub hash: u32,
     /// The word of the table that it leads to.
     pub word: u32,
+    /// Whether the states of the hash in the route are those of the tenant and the group. They are
+    /// others between a change of either's number and the rewriting of the routes; packets are placed
+    /// by those of the route.
+    pub states_agree: bool,
     /// Whose pin the packet's is; none while the group has no pins.
     pub holder: Option<Holder>,
     /// What became of the pin; none where there was none and none was made.

@@ -10,7 +10,7 @@ use super::{Action, By, Choice, Chosen, Decision, Packet, Pin, PinFate, Pins, Wo
 use crate::encap::{Ecn, Encap};
 use crate::group::{HashMode, Member, Snapshot};
 use crate::pin::{Flow, Holder};
-use crate::placement::{Fnv12, Fnv5};
+use crate::placement::{Family, Fnv12, Fnv5, Scope};
 use crate::reason::egress::{End, EndKind, Selection};
 use crate::route::{Block, Route, Target};
 use crate::tenant::Tenant;
@@ -141,8 +141,8 @@ impl<'a> Run<'a> {
                 fnv12,
             } => {
                 let group = self.world.group(group, incarnation)?;
-                let (hash, holder) = place(group, (fnv5, fnv12), tenant, inner)?;
-                let member = self.select(group, hash, holder, tenant);
+                let placed = place(group, (fnv5, fnv12), tenant, inner)?;
+                let member = self.select(group, placed, tenant);
                 let member = member.map_err(|end| Stop {
                     answered: end == End::GroupEmpty && group.settings.reject,
                     ..end.into()
@@ -180,16 +180,21 @@ impl<'a> Run<'a> {
     fn select(
         &mut self,
         group: &'a Snapshot,
-        hash: u32,
-        holder: Holder,
+        placed: Placed,
         tenant: &Tenant,
     ) -> Result<&'a Member, End> {
+        let Placed {
+            hash,
+            states_agree,
+            holder,
+        } = placed;
         let pinned = !group.settings.pin_idle.is_off();
         let word = self.world.limits.table_size().slot_by_modulo(hash);
         let choice = self.decision.choice.insert(Choice {
             group: group.group,
             hash,
             word,
+            states_agree,
             holder: pinned.then_some(holder),
             pin: None,
             member: None,
@@ -304,13 +309,29 @@ const fn chosen(by: By, member: &Member) -> Chosen {
     }
 }
 
-/// The placement hash of a packet in a group, and whose pin the packet's is.
+/// What a group makes of a packet.
+struct Placed {
+    hash: u32,
+    /// Whether the route's states of the hash are those of tenant and group.
+    states_agree: bool,
+    /// Whose pin the packet's is.
+    holder: Holder,
+}
+
+/// Places a packet by the states of the hash that its route carries.
 fn place(
     group: &Snapshot,
-    (fnv5, fnv12): (Fnv5, Fnv12),
+    states: (Fnv5, Fnv12),
     tenant: &Tenant,
     inner: &Inner<'_>,
-) -> Result<(u32, Holder), End> {
+) -> Result<Placed, End> {
+    let (fnv5, fnv12) = states;
+    let family = Family::of(inner.source);
+    let scope = Scope {
+        table: tenant.hash_table,
+        group: group.hash_group,
+    };
+    let states_agree = states == (Fnv5::new(scope.table, family), Fnv12::new(scope, family));
     let by_source = Holder {
         table: tenant.table,
         group: group.group,
@@ -318,7 +339,11 @@ fn place(
         flow: None,
     };
     if group.settings.hash_mode == HashMode::Source {
-        return Ok((fnv12.source(inner.source), by_source));
+        return Ok(Placed {
+            hash: fnv12.source(inner.source),
+            states_agree,
+            holder: by_source,
+        });
     }
     let fields = inner.flow()?;
     let flow = Flow {
@@ -327,9 +352,12 @@ fn place(
         destination: fields.destination(),
         destination_port: fields.ports().destination,
     };
-    let holder = Holder {
-        flow: Some(flow),
-        ..by_source
-    };
-    Ok((fnv5.flow(group.hash_group, &fields), holder))
+    Ok(Placed {
+        hash: fnv5.flow(group.hash_group, &fields),
+        states_agree,
+        holder: Holder {
+            flow: Some(flow),
+            ..by_source
+        },
+    })
 }
