@@ -224,7 +224,11 @@ impl World {
         // Cut up behind the program where the device does that, else before it.
         setsockopt(&client, UdpGsoSegment, &1000).expect("segments");
         let sent = bytes(7500);
-        client.send_to(&sent, at).expect("sent");
+        match client.send_to(&sent, at) {
+            // Older kernels do it only for devices that make the checksums.
+            Err(error) if error.raw_os_error() == Some(nix::libc::EIO) => return,
+            sent => assert_eq!(sent.expect("sent"), 7500),
+        }
         for part in sent.chunks(1000) {
             let mut got = vec![0; 2000];
             let (length, _) = server.recv_from(&mut got).expect("received");
