@@ -90,4 +90,32 @@ fn fixed_keys_are_required() {
         "group class change publication publish_ms",
     );
     required("apply", "/$defs/NotApplied/required", "kind message");
+    required(
+        "explain",
+        "/required",
+        "schema source destination table interface routes",
+    );
+    let explain = "verdict end why tenant route group hash word member without_pin pin hop";
+    required("explain", "/$defs/Explain/required", explain);
+    required(
+        "explain",
+        "/$defs/ExplainedMember/required",
+        "sid slot generation state by",
+    );
+    required(
+        "explain",
+        "/$defs/ExplainedPin/required",
+        "fate flow slot generation idle_seconds left_seconds",
+    );
+    required(
+        "trace",
+        "/required",
+        "schema table interface program pins_copied packets summary",
+    );
+    required("trace", "/$defs/Explain/required", explain);
+    required(
+        "trace",
+        "/$defs/TracedPacket/required",
+        "index length timestamp_ns verdict end counters shard output explain disagreement error",
+    );
 }

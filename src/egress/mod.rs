@@ -21,6 +21,7 @@ mod attachment;
 pub mod document;
 mod error;
 mod events;
+pub mod explain;
 mod instance;
 mod ledger;
 mod limits;
@@ -36,6 +37,7 @@ mod rows;
 pub mod schema;
 mod tenants;
 mod ticket;
+pub mod trace;
 mod warning;
 
 pub use attachment::{Attached, AttachmentError, AttachmentView};

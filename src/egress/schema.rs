@@ -12,8 +12,14 @@ pub const PLAN: &str = include_str!("schema/plan.json");
 /// The schema of what was applied.
 pub const APPLY: &str = include_str!("schema/apply.json");
 
+/// The schema of an explanation of an address.
+pub const EXPLAIN: &str = include_str!("schema/explain.json");
+
+/// The schema of a trace.
+pub const TRACE: &str = include_str!("schema/trace.json");
+
 /// Names of all schemas, that of the specification included.
-pub const NAMES: &[&str] = &["spec", "plan", "apply"];
+pub const NAMES: &[&str] = &["spec", "plan", "apply", "explain", "trace"];
 
 /// The schema of this name, if there is one.
 pub fn named(name: &str) -> Option<&'static str> {
@@ -21,6 +27,8 @@ pub fn named(name: &str) -> Option<&'static str> {
         "spec" => Some(crate::egress_spec::schema::SPEC),
         "plan" => Some(PLAN),
         "apply" => Some(APPLY),
+        "explain" => Some(EXPLAIN),
+        "trace" => Some(TRACE),
         _ => None,
     }
 }
@@ -32,6 +40,8 @@ pub fn generate(name: &str) -> Option<String> {
         "spec" => Some(crate::egress_spec::schema::generate_spec()),
         "plan" => Some(of::<super::document::PlanDocument>(name)),
         "apply" => Some(of::<super::document::ApplyDocument>(name)),
+        "explain" => Some(of::<super::explain::AddressExplain>(name)),
+        "trace" => Some(of::<super::trace::TraceDocument>(name)),
         _ => None,
     }
 }

@@ -79,6 +79,8 @@ pub use world::World;
 
 use std::net::Ipv6Addr;
 
+use serde::Serialize;
+
 use crate::group::{Generation, GroupId, Slot};
 use crate::pin::Holder;
 use crate::reason::egress::{End, Selection};
@@ -191,7 +193,9 @@ pub struct Chosen {
 }
 
 /// What selects a member.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
 pub enum By {
     /// The packet's pin.
     Pin,
@@ -200,7 +204,9 @@ pub enum By {
 }
 
 /// What became of a packet's pin.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum PinFate {
     /// It decided.
