@@ -14,7 +14,9 @@ use guideway::kernel::tc::{self, Anchor, FilterId, Neighbour, Way};
 use guideway::maglev::{SizeError, TableSize};
 use guideway::srv6::BaseSid;
 
+use crate::explain::ExplainArgs;
 use crate::tool::{Form, EXIT_CODES};
+use crate::trace::TraceArgs;
 
 /// Egress of tenants, spread over groups of SRv6 shards.
 ///
@@ -52,6 +54,10 @@ pub(crate) enum Verb {
     Plan(PlanArgs),
     /// Make a specification what packets see: publish groups, write routes, attach
     Apply(ApplyArgs),
+    /// Show which shard an address goes to and why, without a packet; changes nothing
+    Explain(ExplainArgs),
+    /// Run frames of a capture through a private copy of the program, and show what becomes of each
+    Trace(TraceArgs),
     /// Show which shard carries a packet that no pin holds; asks nothing of this machine
     Place(PlaceArgs),
     /// Print the JSON Schema of a document

@@ -2,11 +2,38 @@
 //! How a run ends by the library's errors.
 
 use guideway::egress::document::Error;
+use guideway::egress::explain::ExplainError;
+use guideway::egress::trace::TraceError;
+use guideway::egress::InstanceError;
 
 use crate::tool::Failure;
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         Self::new(error.kind(), &error).remedy(error.remedy())
+    }
+}
+
+impl From<InstanceError> for Failure {
+    fn from(error: InstanceError) -> Self {
+        Self::new(error.kind(), &error).remedy(error.remedy())
+    }
+}
+
+impl From<ExplainError> for Failure {
+    fn from(error: ExplainError) -> Self {
+        match error {
+            ExplainError::Instance(error) => error.into(),
+            error => Self::new(error.kind(), &error),
+        }
+    }
+}
+
+impl From<TraceError> for Failure {
+    fn from(error: TraceError) -> Self {
+        match error {
+            TraceError::Instance(error) => error.into(),
+            error => Self::new(error.kind(), &error),
+        }
     }
 }

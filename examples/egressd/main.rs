@@ -4,6 +4,8 @@
 //! ```text
 //! egressd plan spec.json          what would change, and whom it would move
 //! egressd apply spec.json         publish groups, write routes, attach
+//! egressd explain 2001:db8::7      which shard an address goes to, and why
+//! egressd trace tap0.pcap --interface tap0        what becomes of each frame
 //! egressd place --hash-table N --source ADDR --shards SID,...     which shard carries an address
 //! ```
 //!
@@ -13,9 +15,11 @@
 mod apply;
 mod args;
 mod errors;
+mod explain;
 mod place;
 mod plan;
 mod schema;
+mod trace;
 
 #[path = "../common/tool/mod.rs"]
 mod tool;
@@ -34,6 +38,8 @@ fn run(cli: &Cli, output: &Output) -> Result<Done, Failure> {
     match &cli.verb {
         Verb::Plan(arguments) => plan::run(arguments, &state, output),
         Verb::Apply(arguments) => apply::run(arguments, &state, output),
+        Verb::Explain(arguments) => explain::run(arguments, &state, output),
+        Verb::Trace(arguments) => trace::run(arguments, &state, output),
         Verb::Place(arguments) => place::run(arguments, output),
         Verb::Schema(arguments) => schema::run(arguments, output),
     }

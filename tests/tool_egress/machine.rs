@@ -26,8 +26,18 @@ impl Files {
 
     /// Writes a document and gives its path.
     pub(crate) fn write(&self, name: &str, document: &Value) -> String {
+        self.text(name, &document.to_string())
+    }
+
+    /// The same of any text.
+    pub(crate) fn text(&self, name: &str, text: &str) -> String {
+        self.bytes(name, text.as_bytes())
+    }
+
+    /// The same of any bytes.
+    pub(crate) fn bytes(&self, name: &str, bytes: &[u8]) -> String {
         let path = self.path.join(name);
-        std::fs::write(&path, document.to_string()).expect("written");
+        std::fs::write(&path, bytes).expect("written");
         path.to_str().expect("text").to_owned()
     }
 }
