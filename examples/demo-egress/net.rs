@@ -37,6 +37,10 @@ pub(crate) const SERVER: SocketAddr = SocketAddr::new(
 /// All tenants' addresses.
 const TENANT_NETWORK: &str = "2001:db8:a::/48";
 
+/// Of the node's end and the tenant's of every tenant's link. Each knows the other for good: the
+/// kernel's table of neighbours, one for all namespaces, would have no room for so many.
+const TENANT_LINK_MACS: [&str; 2] = ["02:00:00:00:00:01", "02:00:00:00:00:02"];
+
 /// What leaves enough room for the outer header on links of 1500 bytes.
 const TENANT_MTU: u32 = 1460;
 
@@ -122,25 +126,31 @@ fn connect_tenants(count: u32, node: &Namespace) -> io::Result<Vec<Namespace>> {
     let tenants = (0..count)
         .map(|_| Namespace::new())
         .collect::<io::Result<Vec<_>>>()?;
+    let [mac, tenant_mac] = TENANT_LINK_MACS;
     let mut setup = String::new();
     for (number, tenant) in (0..).zip(&tenants) {
         let interface = interface(number);
         let prefix = network(number);
         setup += &format!(
-            "link add {interface} mtu {TENANT_MTU} type veth \
-             peer name eth0 mtu {TENANT_MTU} netns {}\n\
+            "link add {interface} address {mac} mtu {TENANT_MTU} type veth \
+             peer name eth0 address {tenant_mac} mtu {TENANT_MTU} netns {}\n\
              link set {interface} up\naddr add fe80::1/64 dev {interface} nodad\n\
-             route add {prefix}/64 dev {interface}\n",
+             neigh add fe80::2 lladdr {tenant_mac} dev {interface} nud permanent\n\
+             route add {prefix}/64 via fe80::2 dev {interface}\n",
             tenant.path()
         );
     }
     node.ip(&setup)?;
     for (number, tenant) in (0..).zip(&tenants) {
-        let mut setup = "link set lo up\nlink set eth0 up\n".to_owned();
+        let mut setup = format!(
+            "link set lo up\nlink set eth0 up\naddr add fe80::2/64 dev eth0 nodad\n\
+             neigh add fe80::1 lladdr {mac} dev eth0 nud permanent\n\
+             route add ::/0 via fe80::1 dev eth0\n"
+        );
         for n in 0..ADDRESSES {
             setup += &format!("addr add {}/64 dev eth0 nodad\n", address(number, n));
         }
-        tenant.ip(&(setup + "route add ::/0 via fe80::1 dev eth0\n"))?;
+        tenant.ip(&setup)?;
     }
     Ok(tenants)
 }
