@@ -136,7 +136,7 @@ fn who_is_nobody_or_could_be_two_is_told() {
         drop(guard);
         let error = explain(Who::Only, address).expect_err("two");
         assert!(
-            matches!(error, ExplainError::Ambiguous { first, second, .. }
+            matches!(error, ExplainError::Ambiguous { count: 2, first, second, .. }
                 if first.get() == TABLE && second.get() == 43),
             "{error}"
         );

@@ -179,9 +179,10 @@ impl Egress {
         });
         let (ifindex, tenant) = found.next().ok_or(ExplainError::NoTenant { who })?;
         let tables: BTreeSet<_> = tenants.values().map(|tenant| tenant.table).collect();
+        let count = tables.len();
         match (who, Vec::from_iter(tables).as_slice()) {
             (Who::Only, &[first, second, ..]) => Err(ExplainError::Ambiguous {
-                count: tenants.len(),
+                count,
                 first,
                 second,
             }),

@@ -61,7 +61,9 @@ impl<'a> Case<'a> {
         Self::decide_among(self.world, packet, before, pinless)
     }
 
-    fn decide_among(
+    /// Lets the model decide, where it is known what the packet finds of pins, and what it would come
+    /// to without one.
+    pub(in crate::egress) fn decide_among(
         world: &'a World,
         packet: &Packet<'_>,
         before: Pins,

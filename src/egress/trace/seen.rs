@@ -137,3 +137,144 @@ fn bytes(found: &[u8], expected: &[u8]) -> String {
         at.unwrap_or(length)
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::encap::{Encap, Rate};
+    use crate::group::Limits;
+    use crate::oracle::egress::{decide, Packet, Pins, World};
+    use crate::route::{Block, Key, Prefix, Route, TableId, Target};
+    use crate::srv6::Argument;
+    use crate::tenant::Tenant;
+
+    const IFINDEX: u32 = 1;
+
+    /// A tenant all of whose packets are blocked, and told so.
+    fn world() -> World {
+        let table = TableId::new(42);
+        let argument = Argument::new(0x2a5).expect("an Argument");
+        let tenant = Tenant {
+            icmp: true,
+            gateway6: Some("fd00::1".parse().expect("an address")),
+            ..Tenant::new(table, argument)
+        };
+        let node = "2001:db8:ff01:1:e000::".parse().expect("a SID");
+        let key = Key::new(table, Prefix::DEFAULT_IPV6);
+        let route = Route::new(Target::Block(Block::Unreachable));
+        World {
+            limits: Limits::default(),
+            tenants: BTreeMap::from([(IFINDEX, tenant)]),
+            routes: BTreeMap::from([(key, route)]),
+            groups: BTreeMap::new(),
+            encap: Some(Encap {
+                icmp: Rate {
+                    per_second: 1,
+                    burst: 1,
+                },
+                ..Encap::compat(node)
+            }),
+        }
+    }
+
+    fn frame() -> Vec<u8> {
+        let mut frame = vec![0; 12];
+        frame.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, 8, 17, 64]);
+        frame.extend([0x20; 32]);
+        frame.extend([0; 8]);
+        frame
+    }
+
+    #[test]
+    fn each_difference_is_told_and_a_limited_answer_is_none() {
+        let (world, frame) = (world(), frame());
+        let packet = Packet::new(IFINDEX, &frame, 0);
+        let pins = || Pins::with_capacity(1, 1);
+        let pinless = decide(&world, &mut pins(), &packet);
+        let case = Case::decide_among(&world, &packet, pins(), pinless);
+        let answer = case.decision.output.clone();
+        assert_eq!(case.decision.end, End::UnreachSent);
+        let seen = || Seen {
+            action: REDIRECT,
+            frame: answer.clone(),
+            counted: vec![(End::UnreachSent.number().into(), 1)],
+            pin: None,
+            used: None,
+            slot: None,
+        };
+        assert_eq!(seen().differs(&case, &frame), None);
+        assert_eq!(seen().verdict(), Some(Verdict::Answer));
+        let limited = Seen {
+            action: SHOT,
+            frame: frame.clone(),
+            counted: vec![(End::IcmpLimited.number().into(), 1)],
+            ..seen()
+        };
+        assert_eq!(limited.differs(&case, &frame), None);
+
+        let twice = vec![(End::UnreachSent.number().into(), 2)];
+        let mut changed = answer.clone();
+        changed[20] ^= 1;
+        let used = PinUse {
+            pins: 1,
+            refused: 0,
+        };
+        let wrong = [
+            (
+                Seen {
+                    action: SHOT,
+                    ..seen()
+                },
+                "verdict 2 is not 7",
+            ),
+            (
+                Seen {
+                    counted: twice,
+                    ..seen()
+                },
+                "counters unreach_sent 2 are not unreach_sent 1",
+            ),
+            (
+                Seen {
+                    frame: changed,
+                    ..seen()
+                },
+                "from byte 20 on",
+            ),
+            (
+                Seen {
+                    used: Some(used),
+                    ..seen()
+                },
+                "count of pins Some(",
+            ),
+            (
+                Seen {
+                    slot: Some((1, 62)),
+                    ..seen()
+                },
+                "of the slot Some((1, 62))",
+            ),
+        ];
+        for (seen, text) in wrong {
+            let told = seen.differs(&case, &frame);
+            let told = told.expect("a difference");
+            assert!(told.contains(text), "{told}");
+        }
+        // Two ends are none.
+        let both = vec![
+            (End::Pass.number().into(), 1),
+            (End::Group.number().into(), 1),
+        ];
+        assert_eq!(
+            Seen {
+                counted: both,
+                ..seen()
+            }
+            .end(),
+            None
+        );
+    }
+}
