@@ -215,6 +215,8 @@ impl Writer {
                 match filter.replace(&self.program, known.program_id) {
                     Ok(()) => return self.record(&filter),
                     Err(AttachError::Gone { .. }) => {}
+                    // Replaced by a process which died before it wrote that down.
+                    Err(_) if self.runs_ours(&filter)? => return self.record(&filter),
                     Err(error) => return Err(error.into()),
                 }
             }
@@ -239,6 +241,11 @@ impl Writer {
                 }
             },
         }
+    }
+
+    fn runs_ours(&self, filter: &ClsactFilter) -> Result<bool, AttachError> {
+        let found = ClsactFilter::find(self.program.id(), filter.ifindex())?;
+        Ok(found.is_some_and(|found| found.id() == filter.id()))
     }
 
     fn record(&self, filter: &ClsactFilter) -> Result<Attached, AttachmentError> {
@@ -269,7 +276,12 @@ impl Writer {
             self.lock.unpin(Section::Links, &pin(ifindex, LINK))?;
         }
         if let Some(known) = self.filter(ifindex)? {
-            was_there |= known.filter(ifindex).detach(known.program_id)?;
+            let filter = known.filter(ifindex);
+            let program_id = match self.runs_ours(&filter) {
+                Ok(true) => self.program.id(),
+                _ => known.program_id,
+            };
+            was_there |= filter.detach(program_id)?;
             self.lock.unpin(Section::Links, &pin(ifindex, FILTER))?;
         }
         Ok(was_there)

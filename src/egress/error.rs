@@ -6,7 +6,7 @@ use super::pins::{Report, SweepError};
 use super::publish::Step;
 use crate::encap::InvalidHopLimit;
 use crate::error::ErrorKind;
-use crate::group::{GroupId, ImageError, PlanError, Publication, StalePlan};
+use crate::group::{Class, GroupId, ImageError, PlanError, Publication, StalePlan};
 use crate::kernel::map::{OpenError, ShapeError};
 use crate::kernel::object::LoadError;
 use crate::kernel::ring::RingError;
@@ -160,6 +160,17 @@ pub enum PublishError {
         /// How many there are.
         groups: u32,
     },
+    /// Another group forwards for the class.
+    #[error("group {group} cannot be opened for {class}: group {other} is its group")]
+    #[non_exhaustive]
+    ClaimedClass {
+        /// The class.
+        class: Class,
+        /// The group that was to be opened.
+        group: GroupId,
+        /// The one that is.
+        other: GroupId,
+    },
     /// Two plans for one group.
     #[error("there are two plans for group {group}")]
     #[non_exhaustive]
@@ -230,6 +241,7 @@ impl PublishError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Stale { .. } | Self::Claimed(_) => ErrorKind::StalePlan,
+            Self::ClaimedClass { .. } => ErrorKind::Conflict,
             Self::Encap(_)
             | Self::NoGroup { .. }
             | Self::Twice { .. }

@@ -2,12 +2,13 @@
 //! Writing rows of tenants and routes, for whoever holds the write barrier.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use nix::libc;
 
 use super::error::InstanceError;
 use super::instance::Egress;
+use super::known::Known;
 use super::ticket::To;
 use crate::abi;
 use crate::error::ErrorKind;
@@ -19,7 +20,7 @@ use crate::route::{Key, Origin, Prefix, Route, TableId, Target};
 use crate::srv6::Argument;
 use crate::tenant::Tenant;
 
-/// Why a row is not written. Nothing is changed then.
+/// Why a row is not written. Nothing is changed then, unless it says so.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RouteError {
@@ -68,6 +69,15 @@ pub enum RouteError {
         /// How many there can be.
         max: u32,
     },
+    /// What was written before the failure could not all be undone.
+    #[error("{cause}; and what was written before could not be undone: {error}")]
+    #[non_exhaustive]
+    Partly {
+        /// The failure.
+        cause: Box<RouteError>,
+        /// Why it was not undone.
+        error: SysError,
+    },
     /// What is there cannot be read.
     #[error(transparent)]
     Instance(#[from] InstanceError),
@@ -77,6 +87,18 @@ pub enum RouteError {
 }
 
 impl RouteError {
+    /// The failure, when all that can be is undone.
+    fn after_undoing(cause: Self, undone: impl Iterator<Item = Result<(), SysError>>) -> Self {
+        let failed: Vec<_> = undone.filter_map(Result::err).collect();
+        match failed.into_iter().next() {
+            Some(error) => Self::Partly {
+                cause: Box::new(cause),
+                error,
+            },
+            None => cause,
+        }
+    }
+
     /// What a caller can do about it.
     pub fn kind(&self) -> ErrorKind {
         match self {
@@ -84,6 +106,7 @@ impl RouteError {
             Self::OtherTenant { .. } | Self::Contradiction { .. } => ErrorKind::Conflict,
             // The object is full, whatever the kernel calls it.
             Self::Full { .. } => ErrorKind::Kernel,
+            Self::Partly { .. } => ErrorKind::Partial,
             Self::Instance(error) => error.kind(),
             Self::Sys(error) => error.kind(),
         }
@@ -97,9 +120,13 @@ type Named = (GroupId, Incarnation);
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     pub(super) origin: Cell<Origin>,
+    /// Interfaces that are about to be somebody else's or nobody's: what they say does not count.
+    pub(super) leaving: RefCell<BTreeSet<u32>>,
     /// What each route was made; none: it was removed.
     written: RefCell<BTreeMap<Key, Option<Route>>>,
-    tenants: RefCell<Option<BTreeMap<u32, Tenant>>>,
+    /// Tenants whose interfaces were written.
+    put: RefCell<BTreeSet<TableId>>,
+    tenants: RefCell<Option<Known>>,
 }
 
 impl Ledger {
@@ -107,19 +134,14 @@ impl Ledger {
     fn with_tenants<T>(
         &self,
         egress: &Egress,
-        work: impl FnOnce(&mut BTreeMap<u32, Tenant>) -> T,
-    ) -> Result<T, InstanceError> {
+        work: impl FnOnce(&mut Known) -> T,
+    ) -> Result<T, SysError> {
         let mut tenants = self.tenants.borrow_mut();
         let known = match tenants.take() {
             Some(known) => known,
-            None => egress.tenants()?,
+            None => Known::read(egress)?,
         };
         Ok(work(tenants.insert(known)))
-    }
-
-    /// Has them read again.
-    pub(super) fn forget_tenants(&self) {
-        self.tenants.take();
     }
 
     /// The tenant of a table as one of its interfaces has it.
@@ -127,11 +149,16 @@ impl Ledger {
         &self,
         egress: &Egress,
         table: TableId,
-    ) -> Result<Option<Tenant>, InstanceError> {
+    ) -> Result<Option<Tenant>, SysError> {
         self.with_tenants(egress, |tenants| {
-            let mut tenants = tenants.values();
-            tenants.find(|tenant| tenant.table == table).copied()
+            let mut rows = tenants.of(table);
+            rows.next().map(|(_, tenant)| *tenant)
         })
+    }
+
+    fn agree(&self, egress: &Egress, tenant: &Tenant) -> Result<(), RouteError> {
+        let leaving = self.leaving.borrow();
+        self.with_tenants(egress, |tenants| tenants.agree(tenant, &leaving))?
     }
 
     /// Lets packets from interfaces be looked at as their tenants'. Rows of a table that are written
@@ -142,79 +169,78 @@ impl Ledger {
         rows: &BTreeMap<u32, Tenant>,
         may_move: bool,
     ) -> Result<(), RouteError> {
-        self.check_interfaces(egress, rows, may_move)?;
+        let after = self.check_interfaces(egress, rows, may_move)?;
         let mut done = Vec::with_capacity(rows.len());
         for (&ifindex, tenant) in rows {
-            if let Err(error) = self.put_interface(egress, ifindex, tenant, &mut done) {
-                for undo in done.into_iter().rev() {
-                    undo.run(egress)?;
-                }
-                self.forget_tenants();
-                return Err(error);
+            if let Err(error) = put_interface(egress, ifindex, tenant, &mut done) {
+                let undone = done
+                    .into_iter()
+                    .rev()
+                    .map(|(ifindex, before)| match before {
+                        None => egress.maps.tenants.remove(&ifindex).map(drop),
+                        Some(row) => egress.maps.tenants.update(&ifindex, &row, Update::Any),
+                    });
+                return Err(RouteError::after_undoing(error, undone));
             }
         }
-        self.with_tenants(egress, |tenants| tenants.extend(rows))?;
+        let mut put = self.put.borrow_mut();
+        put.extend(rows.values().map(|tenant| tenant.table));
+        self.tenants.replace(Some(after));
         Ok(())
     }
 
+    /// What is known of tenants when these rows are written.
     fn check_interfaces(
         &self,
         egress: &Egress,
         rows: &BTreeMap<u32, Tenant>,
         may_move: bool,
-    ) -> Result<(), RouteError> {
+    ) -> Result<Known, RouteError> {
         if rows.contains_key(&0) {
             return Err(RouteError::Ifindex);
         }
-        let after = self.with_tenants(egress, |tenants| {
-            let mut after = tenants.clone();
-            for (&ifindex, wanted) in rows {
-                let found = after.insert(ifindex, *wanted);
-                let found = found.filter(|found| found.table != wanted.table && !may_move);
-                if let Some(found) = found {
-                    return Err(RouteError::OtherTenant {
-                        ifindex,
-                        found: found.table,
-                        wanted: wanted.table,
-                    });
-                }
+        let mut after = self.with_tenants(egress, |tenants| tenants.clone())?;
+        for (&ifindex, wanted) in rows {
+            let found = after.at(ifindex).map(|found| found.table);
+            if let Some(found) = found.filter(|found| *found != wanted.table && !may_move) {
+                return Err(RouteError::OtherTenant {
+                    ifindex,
+                    found,
+                    wanted: wanted.table,
+                });
             }
-            Ok(after)
-        })??;
-        let tables: BTreeMap<_, _> = rows.values().map(|tenant| (tenant.table, tenant)).collect();
-        tables
-            .into_values()
-            .try_for_each(|tenant| agree(tenant, &after))
+            after.insert(ifindex, *wanted);
+        }
+        let leaving = self.leaving.borrow();
+        rows.values()
+            .try_for_each(|tenant| after.agree(tenant, &leaving))?;
+        Ok(after)
     }
 
-    fn put_interface(
+    /// Lets packets from an interface pass; whose it was.
+    pub(super) fn remove_interface(
         &self,
         egress: &Egress,
         ifindex: u32,
-        tenant: &Tenant,
-        done: &mut Vec<Undo>,
-    ) -> Result<(), RouteError> {
-        let full = |error: SysError| match error.errno {
-            libc::E2BIG => RouteError::Full {
-                what: "interfaces of tenants",
-                max: egress.limits.tenants(),
-            },
-            _ => error.into(),
+    ) -> Result<Option<Tenant>, SysError> {
+        let tenants = &egress.maps.tenants;
+        let Some(row) = tenants.get(&ifindex)? else {
+            return Ok(None);
         };
-        // Without this row no packet of the tenant gets a pin, so it comes first.
-        let table = tenant.table.get();
-        let pins = abi::PinUse::default();
-        match egress.maps.pin_use.update(&table, &pins, Update::Insert) {
-            Ok(()) => done.push(Undo::PinUse(table)),
-            Err(error) if error.errno == libc::EEXIST => {}
-            Err(error) => return Err(full(error)),
+        let tenant = Tenant::from_row(ifindex, &row).ok();
+        // A packet that finds the row's memory in other use must not take it for this one's.
+        if let Some(tenant) = tenant {
+            let enabled = false;
+            let disabled = Tenant { enabled, ..tenant }.to_row(ifindex);
+            match tenants.update(&ifindex, &disabled, Update::Replace) {
+                // Somebody else removes it, too.
+                Err(error) if error.is_not_found() => {}
+                result => result?,
+            }
         }
-        let before = egress.maps.tenants.get(&ifindex)?;
-        let row = tenant.to_row(ifindex);
-        let put = egress.maps.tenants.update(&ifindex, &row, Update::Any);
-        put.map_err(full)?;
-        done.push(Undo::Tenant(ifindex, before));
-        Ok(())
+        tenants.remove(&ifindex)?;
+        self.with_tenants(egress, |tenants| tenants.remove(ifindex))?;
+        Ok(tenant)
     }
 
     /// The route of a tenant to there.
@@ -265,55 +291,38 @@ impl Ledger {
         prefix: Prefix,
         to: To<'_>,
     ) -> Result<Before, RouteError> {
-        self.with_tenants(egress, |tenants| agree(tenant, tenants))??;
+        self.agree(egress, tenant)?;
         let route = self.route(egress, tenant.hash_table, argument, prefix, to)?;
         self.write(egress, Key::new(tenant.table, prefix), route)
     }
 
     fn write(&self, egress: &Egress, key: Key, route: Route) -> Result<Before, RouteError> {
-        let (name, row) = (key.to_row(), route.to_row());
-        let routes = &egress.maps.routes;
-        let before = match routes.update(&name, &row, Update::Insert) {
-            Ok(()) => None,
-            Err(error) if error.errno == libc::EEXIST => {
-                // It exists, so the longest prefix is the route itself.
-                let before = routes.longest(&name)?;
-                routes.update(&name, &row, Update::Any)?;
-                before
-            }
-            Err(error) if error.errno == libc::ENOSPC => {
-                return Err(RouteError::Full {
-                    what: "routes",
-                    max: egress.limits.routes(),
-                })
-            }
-            Err(error) => return Err(error.into()),
-        };
+        let row = write_row(egress, key, &route)?;
         let noted = self.written.borrow_mut().insert(key, Some(route));
         Ok(Before {
             key,
-            row: before,
+            route,
+            row,
             noted,
         })
     }
 
-    /// Undoes writes, the last one first.
-    pub(super) fn undo(&self, egress: &Egress, writes: Vec<Before>) -> Result<(), SysError> {
-        for Before { key, row, noted } in writes.into_iter().rev() {
-            match row {
-                Some(row) => egress
-                    .maps
-                    .routes
-                    .update(&key.to_row(), &row, Update::Any)?,
-                None => egress.maps.routes.remove(&key.to_row()).map(drop)?,
-            }
+    /// Undoes writes, the last one first, and says why.
+    pub(super) fn undo(
+        &self,
+        egress: &Egress,
+        writes: Vec<Before>,
+        cause: RouteError,
+    ) -> RouteError {
+        let undone = writes.into_iter().rev().map(|write| {
             let mut written = self.written.borrow_mut();
-            match noted {
-                Some(noted) => written.insert(key, noted),
-                None => written.remove(&key),
+            match write.noted {
+                Some(noted) => written.insert(write.key, noted),
+                None => written.remove(&write.key),
             };
-        }
-        Ok(())
+            write.undo(egress)
+        });
+        RouteError::after_undoing(cause, undone)
     }
 
     /// Removes a route; whether there was one.
@@ -321,32 +330,6 @@ impl Ledger {
         let removed = egress.maps.routes.remove(&key.to_row())?;
         self.written.borrow_mut().insert(key, None);
         Ok(removed)
-    }
-
-    /// Exchanges a route if it is what it was: whether it was.
-    pub(super) fn exchange(
-        &self,
-        egress: &Egress,
-        key: Key,
-        before: &Route,
-        route: &Route,
-    ) -> Result<bool, SysError> {
-        let name = key.to_row();
-        let there = egress.maps.routes.longest(&name)?;
-        let expected = before.to_row();
-        if there.is_none_or(|there| bytemuck::bytes_of(&there) != bytemuck::bytes_of(&expected)) {
-            return Ok(false);
-        }
-        // A route that a program without the barrier removed is not brought back.
-        match egress
-            .maps
-            .routes
-            .update(&name, &route.to_row(), Update::Replace)
-        {
-            Ok(()) => Ok(true),
-            Err(error) if error.is_not_found() => Ok(false),
-            Err(error) => Err(error),
-        }
     }
 
     /// The groups that routes written here name.
@@ -366,50 +349,105 @@ impl Ledger {
     pub(super) fn differing(&self, egress: &Egress) -> Result<Option<Key>, SysError> {
         for (key, route) in self.written.borrow().iter() {
             let Some(route) = route else { continue };
-            let there = egress.maps.routes.longest(&key.to_row())?;
-            let row = route.to_row();
-            if there.is_none_or(|there| bytemuck::bytes_of(&there) != bytemuck::bytes_of(&row)) {
+            if !is_there(egress, key, &route.to_row())? {
                 return Ok(Some(*key));
             }
         }
         Ok(None)
     }
+
+    /// Whether interfaces that were written here agree with those that others wrote meanwhile.
+    pub(super) fn contradicted(&self, egress: &Egress) -> Result<(), RouteError> {
+        let known = Known::read(egress)?;
+        let none = BTreeSet::new();
+        let tables = self.put.borrow();
+        let mut tenants = tables.iter().filter_map(|table| known.of(*table).next());
+        tenants.try_for_each(|(_, tenant)| known.agree(tenant, &none))
+    }
 }
 
-/// Whether what must be one for all of a tenant is so at its interfaces.
-fn agree(tenant: &Tenant, interfaces: &BTreeMap<u32, Tenant>) -> Result<(), RouteError> {
-    let mut others = interfaces
-        .iter()
-        .filter(|(_, other)| other.table == tenant.table);
-    let contradiction = others.find_map(|(&ifindex, other)| {
-        let (field, wanted, found) = tenant.contradiction(other)?;
-        Some(RouteError::Contradiction {
-            table: tenant.table,
-            field,
-            wanted,
-            found,
-            ifindex,
-        })
-    });
-    contradiction.map_or(Ok(()), Err)
+/// Writes the row of an interface, and notes what was there.
+fn put_interface(
+    egress: &Egress,
+    ifindex: u32,
+    tenant: &Tenant,
+    done: &mut Vec<(u32, Option<abi::Tenant>)>,
+) -> Result<(), RouteError> {
+    let full = |error: SysError| match error.errno {
+        libc::E2BIG => RouteError::Full {
+            what: "interfaces of tenants",
+            max: egress.limits.tenants(),
+        },
+        _ => error.into(),
+    };
+    // Without this row no packet of the tenant gets a pin, so it comes first. It stays whatever
+    // happens: another process may have begun to rely on it.
+    let pins = abi::PinUse::default();
+    let table = tenant.table.get();
+    match egress.maps.pin_use.update(&table, &pins, Update::Insert) {
+        Err(error) if error.errno == libc::EEXIST => {}
+        result => result.map_err(full)?,
+    }
+    let before = egress.maps.tenants.get(&ifindex)?;
+    let row = tenant.to_row(ifindex);
+    let put = egress.maps.tenants.update(&ifindex, &row, Update::Any);
+    put.map_err(full)?;
+    done.push((ifindex, before));
+    Ok(())
 }
 
-/// A row of interfaces that was written.
-#[derive(Debug)]
-enum Undo {
-    PinUse(u32),
-    Tenant(u32, Option<abi::Tenant>),
-}
-
-impl Undo {
-    fn run(self, egress: &Egress) -> Result<(), SysError> {
-        match self {
-            Self::PinUse(table) => egress.maps.pin_use.remove(&table).map(drop),
-            Self::Tenant(ifindex, None) => egress.maps.tenants.remove(&ifindex).map(drop),
-            Self::Tenant(ifindex, Some(row)) => {
-                egress.maps.tenants.update(&ifindex, &row, Update::Any)
+/// Writes a route, and says what was there.
+fn write_row(egress: &Egress, key: Key, route: &Route) -> Result<Option<abi::Route>, RouteError> {
+    let (name, row) = (key.to_row(), route.to_row());
+    let routes = &egress.maps.routes;
+    loop {
+        match routes.update(&name, &row, Update::Insert) {
+            Ok(()) => return Ok(None),
+            Err(error) if error.errno == libc::EEXIST => {}
+            Err(error) if error.errno == libc::ENOSPC => {
+                return Err(RouteError::Full {
+                    what: "routes",
+                    max: egress.limits.routes(),
+                })
             }
+            Err(error) => return Err(error.into()),
         }
+        // It exists, so the longest prefix is the route itself; unless it goes before it is
+        // replaced.
+        let before = routes.longest(&name)?;
+        match routes.update(&name, &row, Update::Replace) {
+            Ok(()) => return Ok(before),
+            Err(error) if error.is_not_found() => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Whether packets to a prefix find this row, its own or the same of a shorter prefix.
+fn is_there(egress: &Egress, key: &Key, row: &abi::Route) -> Result<bool, SysError> {
+    let there = egress.maps.routes.longest(&key.to_row())?;
+    Ok(there.is_some_and(|there| bytemuck::bytes_of(&there) == bytemuck::bytes_of(row)))
+}
+
+/// Exchanges a route if it is what it was: whether it was.
+pub(super) fn exchange(
+    egress: &Egress,
+    key: &Key,
+    before: &abi::Route,
+    row: &abi::Route,
+) -> Result<bool, SysError> {
+    if !is_there(egress, key, before)? {
+        return Ok(false);
+    }
+    // A route that a program without the barrier removed is not brought back.
+    match egress
+        .maps
+        .routes
+        .update(&key.to_row(), row, Update::Replace)
+    {
+        Ok(()) => Ok(true),
+        Err(error) if error.is_not_found() => Ok(false),
+        Err(error) => Err(error),
     }
 }
 
@@ -417,7 +455,22 @@ impl Undo {
 #[derive(Debug)]
 pub(super) struct Before {
     key: Key,
+    route: Route,
     /// As it was found: undone even if it makes no sense.
     row: Option<abi::Route>,
     noted: Option<Option<Route>>,
+}
+
+impl Before {
+    /// Puts back what was there, unless it is somebody else's by now.
+    fn undo(self, egress: &Egress) -> Result<(), SysError> {
+        let ours = self.route.to_row();
+        match self.row {
+            Some(row) => exchange(egress, &self.key, &ours, &row).map(drop),
+            None if is_there(egress, &self.key, &ours)? => {
+                egress.maps.routes.remove(&self.key.to_row()).map(drop)
+            }
+            None => Ok(()),
+        }
+    }
 }

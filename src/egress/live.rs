@@ -87,7 +87,8 @@ impl Egress {
         let shape = self.shape(subject);
         let mut id = slots.live_id(subject.index())?;
         while let Some(live) = id {
-            for name in [subject.pin(), subject.next_pin()] {
+            // A rename goes from the one to the other, so in this order none is missed.
+            for name in [subject.next_pin(), subject.pin()] {
                 let path = self.dir.pin(Section::Generations, &name);
                 // What cannot be opened is not what is in force; whether it disappeared just now or
                 // is something else does not matter here.

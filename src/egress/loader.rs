@@ -138,14 +138,16 @@ impl Loader {
         };
         let mut object = object.load()?;
         lock.unpin(Section::Programs, PROGRAM)?;
-        for name in missing {
+        for &name in &missing {
             let map = object.take_map(name)?;
             map.pin(&self.dir.pin(Section::Maps, name))?;
         }
         object
             .program
             .pin(&self.dir.pin(Section::Programs, PROGRAM))?;
-        Ok(Writer::new(Egress::open(&self.dir)?, lock))
+        let writer = Writer::new(Egress::open(&self.dir)?, lock);
+        writer.publish_stored(&missing)?;
+        Ok(writer)
     }
 
     fn check_limits(&self) -> Result<(), InstanceError> {

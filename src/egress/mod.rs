@@ -23,6 +23,7 @@ mod error;
 mod events;
 pub mod explain;
 mod instance;
+mod known;
 mod ledger;
 mod limits;
 mod live;

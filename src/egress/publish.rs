@@ -9,15 +9,16 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use super::error::PublishError;
+use super::error::{InstanceError, PublishError};
 use super::instance::Writer;
 use super::live::Subject;
 use super::pins::Tick;
 use crate::encap::Encap;
 use crate::group::{Change, Class, GroupId, GroupPlan, Publication};
+use crate::kernel::map::OpenError;
 use crate::kernel::snapshot::Snapshot;
 use crate::kernel::statedir::Section;
-use crate::kernel::SysError;
+use crate::kernel::{PinError, SysError};
 
 /// A step of a publication, in their order. [`Step::Rename`] tidies up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -196,6 +197,25 @@ impl Writer {
         Ok(true)
     }
 
+    /// Whether the group is the only one that forwards for its class.
+    fn check_claim(&self, plan: &GroupPlan) -> Result<(), PublishError> {
+        if plan.change() != Change::Open {
+            return Ok(());
+        }
+        let (group, class) = (plan.group(), plan.class());
+        for other in self.group_ids().filter(|other| *other != group) {
+            let live = self.group(other)?;
+            if live.is_some_and(|live| live.forwards() && live.class == class) {
+                return Err(PublishError::ClaimedClass {
+                    class,
+                    group,
+                    other,
+                });
+            }
+        }
+        Ok(())
+    }
+
     /// Whether the plans fit the instance and each other.
     fn check(&self, plans: &[GroupPlan]) -> Result<(), PublishError> {
         let groups = self.maps.groups.len();
@@ -250,6 +270,7 @@ impl Batch<'_> {
         if !plan.is_changed() {
             return Ok(None);
         }
+        self.writer.check_claim(plan)?;
         if let Some(mark) = self.writer.marks.get_mut(usize::from(group.get())) {
             mark.claim(plan)?;
         }
@@ -315,11 +336,12 @@ impl Batch<'_> {
                 return Ok(true);
             };
             // The kernel may have come so far, or swapped and failed afterwards; only it can tell.
-            let live = self.writer.slots(*subject).live_id(subject.index());
-            if live.ok().flatten() == Some(snapshot.map().id()) {
-                return Ok(true);
+            match self.writer.slots(*subject).live_id(subject.index()) {
+                Ok(live) if live == Some(snapshot.map().id()) => return Ok(true),
+                Ok(_) => self.writer.forget(*subject),
+                // It may be in force, and its pin the only one.
+                Err(_) => {}
             }
-            self.writer.forget(*subject);
             Err(PublishError::Step {
                 what: subject.to_string(),
                 step: Step::Swap,
@@ -341,6 +363,30 @@ impl Batch<'_> {
 }
 
 impl Writer {
+    /// Brings back into force what was when an array of maps was lost and made again: numbers that
+    /// routes and pins carry would begin anew otherwise.
+    pub(super) fn publish_stored(&self, lost: &[&str]) -> Result<(), InstanceError> {
+        let groups = self.group_ids().map(Subject::Group);
+        for subject in std::iter::once(Subject::Config).chain(groups) {
+            let slots = self.slots(subject);
+            if !lost.contains(&slots.map().shape().name.as_str()) {
+                continue;
+            }
+            // What a publication stored last counts only where nothing else was in force.
+            for name in [subject.pin(), subject.next_pin()] {
+                match Snapshot::open(&self.pin(&name), &self.shape(subject)) {
+                    Ok(stored) => {
+                        slots.swap(subject.index(), &stored)?;
+                        break;
+                    }
+                    Err(error) if error.is_not_found() => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Path of a pin, for those who make one.
     fn pin(&self, name: &str) -> std::path::PathBuf {
         self.dir.pin(Section::Generations, name)
@@ -350,12 +396,13 @@ impl Writer {
     fn settle(&self, subject: Subject) -> Result<(), SysError> {
         let next = subject.next_pin();
         let live = self.slots(subject).live_id(subject.index())?;
-        let stored = Snapshot::open(&self.pin(&next), &self.shape(subject));
-        match stored {
+        match Snapshot::open(&self.pin(&next), &self.shape(subject)) {
             Ok(stored) if Some(stored.map().id()) == live => {
                 self.lock
                     .rename(Section::Generations, &next, &subject.pin())
             }
+            // What cannot be opened for another reason may be in force.
+            Err(OpenError::Pin(PinError::Sys(error))) if !error.is_not_found() => Err(error),
             _ => self.lock.unpin(Section::Generations, &next).map(drop),
         }
     }

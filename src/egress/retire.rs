@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use super::error::{GroupError, GuardError, InstanceError, PublishError};
 use super::instance::Writer;
-use super::ledger::{Ledger, RouteError};
+use super::known::Known;
+use super::ledger::{exchange, Ledger, RouteError};
 use super::publish::{Aborted, Published, Step};
 use super::ticket::{GroupTicket, TicketError, To};
 use super::Subject;
@@ -169,6 +170,13 @@ impl StillReferenced {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RetireError {
+    /// The proof is of another instance.
+    #[error("the proof that no route names group {group} is of another instance")]
+    #[non_exhaustive]
+    OtherInstance {
+        /// The group.
+        group: GroupId,
+    },
     /// It cannot be planned.
     #[error(transparent)]
     Group(#[from] GroupError),
@@ -181,6 +189,7 @@ impl RetireError {
     /// What a caller can do about it.
     pub fn kind(&self) -> ErrorKind {
         match self {
+            Self::OtherInstance { .. } => ErrorKind::Invalid,
             Self::Group(error) => error.kind(),
             Self::Publish(error) => error.kind(),
         }
@@ -192,6 +201,8 @@ impl RetireError {
 #[derive(Debug)]
 pub struct ZeroRoutes<'w> {
     group: GroupId,
+    /// Id of the instance's array of groups.
+    instance: u32,
     census: RouteCensus,
     guard: PhantomData<&'w ()>,
 }
@@ -298,16 +309,14 @@ impl<'w> RetireGuard<'w> {
             };
             match to(&key, &route) {
                 Move::Keep => {}
-                _ if moves.len() == most => {
-                    report.more = true;
-                    return ControlFlow::Break(());
-                }
                 action => moves.push((key, route, action)),
             }
             ControlFlow::Continue(())
         })?;
         // What goes away goes as a tenant's routes always do: short prefixes first.
         moves.sort_by_key(|(key, ..)| key.prefix.bits());
+        report.more = moves.len() > most;
+        moves.truncate(most);
         for (key, route, action) in moves {
             let to = match action {
                 Move::Keep => continue,
@@ -322,7 +331,7 @@ impl<'w> RetireGuard<'w> {
                 report.orphaned += 1;
                 continue;
             };
-            let done = self.ledger.exchange(self.writer, key, &route, &moved)?;
+            let done = exchange(self.writer, &key, &route.to_row(), &moved.to_row())?;
             *if done {
                 &mut report.moved
             } else {
@@ -365,10 +374,11 @@ impl<'w> RetireGuard<'w> {
     /// # Errors
     /// As [`move_routes`](Self::move_routes).
     pub fn refresh(&self) -> Result<MoveReport, RouteError> {
-        let mut tenants = BTreeMap::new();
-        for tenant in self.writer.tenants()?.into_values() {
-            tenants.insert(tenant.table, tenant.hash_table);
-        }
+        let known = Known::read(self.writer)?;
+        let tenants = known.rows().values();
+        let tenants: BTreeMap<_, _> = tenants
+            .map(|tenant| (tenant.table, tenant.hash_table))
+            .collect();
         let live = self.writer.groups()?;
         let mut report = MoveReport::default();
         let mut wrong = Vec::new();
@@ -389,7 +399,7 @@ impl<'w> RetireGuard<'w> {
             ControlFlow::Continue(())
         })?;
         for (key, route, right) in wrong {
-            let done = self.ledger.exchange(self.writer, key, &route, &right)?;
+            let done = exchange(self.writer, &key, &route.to_row(), &right.to_row())?;
             *if done {
                 &mut report.moved
             } else {
@@ -437,6 +447,7 @@ impl<'w> RetireGuard<'w> {
             }),
             None => Ok(ZeroRoutes {
                 group,
+                instance: self.writer.maps.groups.map().id(),
                 census,
                 guard: PhantomData,
             }),
@@ -460,6 +471,10 @@ impl<'w> RetireGuard<'w> {
         proof: ZeroRoutes<'w>,
         observer: impl FnMut(Subject, Step) -> Result<(), Aborted>,
     ) -> Result<Published, RetireError> {
+        if proof.instance != self.writer.maps.groups.map().id() {
+            let group = proof.group;
+            return Err(RetireError::OtherInstance { group });
+        }
         let plan = self.writer.plan_disable(proof.group)?;
         let results = self.writer.publish_any(&[plan], observer)?;
         let result = results.into_iter().next();

@@ -2,7 +2,8 @@
 //! Writing tenants and their routes, beside other writers.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use super::error::{GuardError, InstanceError};
@@ -11,7 +12,7 @@ use super::ledger::{Ledger, RouteError};
 use super::ticket::{GroupTicket, TicketError, To};
 use crate::error::ErrorKind;
 use crate::group::{Class, GroupId, State};
-use crate::kernel::write_barrier::SharedGuard;
+use crate::kernel::write_barrier::{ExclusiveGuard, SharedGuard};
 use crate::kernel::SysError;
 use crate::route::{Key, Origin, Prefix, TableId};
 use crate::srv6::Argument;
@@ -49,7 +50,14 @@ use crate::tenant::Tenant;
 pub struct RouteWriteGuard<'e> {
     egress: &'e Egress,
     ledger: Ledger,
-    _lock: SharedGuard,
+    _lock: Lock,
+}
+
+/// How a guard has the barrier.
+#[derive(Debug)]
+enum Lock {
+    Shared { _guard: SharedGuard },
+    Alone { _guard: ExclusiveGuard },
 }
 
 /// What became of what was written.
@@ -73,6 +81,9 @@ pub enum VerifyError {
         /// The route.
         key: Key,
     },
+    /// Another process wrote interfaces of the same tenant that say something else.
+    #[error(transparent)]
+    Tenant(#[from] RouteError),
     /// What is there cannot be read.
     #[error(transparent)]
     Instance(#[from] InstanceError),
@@ -91,6 +102,7 @@ impl VerifyError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Closed { .. } | Self::Changed { .. } => ErrorKind::Conflict,
+            Self::Tenant(error) => error.kind(),
             Self::Instance(error) => error.kind(),
         }
     }
@@ -103,24 +115,29 @@ impl Egress {
     /// # Errors
     /// The wait was too long, or the barrier cannot be locked.
     pub fn write_routes(&self, patience: Duration) -> Result<RouteWriteGuard<'_>, GuardError> {
-        Ok(RouteWriteGuard {
-            _lock: self.barrier.shared(patience)?,
+        let _guard = self.barrier.shared(patience)?;
+        Ok(self.guard(Lock::Shared { _guard }))
+    }
+
+    /// The same while nobody else has it, for who writes over what others may have written.
+    pub(super) fn write_routes_alone(
+        &self,
+        patience: Duration,
+    ) -> Result<RouteWriteGuard<'_>, GuardError> {
+        let _guard = self.barrier.exclusive(patience)?;
+        Ok(self.guard(Lock::Alone { _guard }))
+    }
+
+    fn guard(&self, lock: Lock) -> RouteWriteGuard<'_> {
+        RouteWriteGuard {
             egress: self,
             ledger: Ledger::default(),
-        })
+            _lock: lock,
+        }
     }
 }
 
 impl RouteWriteGuard<'_> {
-    pub(super) fn egress(&self) -> &Egress {
-        self.egress
-    }
-
-    /// Tenants are read again before the next of them is written.
-    pub(super) fn forget_tenants(&self) {
-        self.ledger.forget_tenants();
-    }
-
     /// Routes that are written from now on belong to another writer than the node's control loop,
     /// which leaves them alone.
     pub fn set_origin(&self, origin: Origin) {
@@ -203,10 +220,7 @@ impl RouteWriteGuard<'_> {
                 .put(self.egress, tenant, tenant.argument, prefix, to)
             {
                 Ok(before) => done.push(before),
-                Err(error) => {
-                    self.ledger.undo(self.egress, done)?;
-                    return Err(error);
-                }
+                Err(error) => return Err(self.ledger.undo(self.egress, done, error)),
             }
         }
         Ok(())
@@ -224,14 +238,24 @@ impl RouteWriteGuard<'_> {
     ///
     /// # Errors
     /// The table cannot be read, or the kernel refuses.
-    pub fn remove_all(&self, table: TableId) -> Result<usize, InstanceError> {
-        let routes = self.egress.routes(table)?;
-        let mut keys: Vec<_> = routes.into_keys().collect();
-        keys.sort_by_key(|key| key.prefix.bits());
-        for key in &keys {
-            self.ledger.remove(self.egress, *key)?;
-        }
-        Ok(keys.len())
+    pub fn remove_all(&self, table: TableId) -> Result<usize, SysError> {
+        remove_routes(self.egress, table)
+    }
+
+    /// Stops looking at packets from an interface; whose it was, if its row made sense. They pass
+    /// untouched from then on, so the interface should be down. The tenant's routes and pins stay
+    /// until [`remove_tenant`](super::Writer::remove_tenant).
+    ///
+    /// # Errors
+    /// The row cannot be read, or the kernel refuses.
+    pub fn remove_interface(&self, ifindex: u32) -> Result<Option<Tenant>, SysError> {
+        self.ledger.remove_interface(self.egress, ifindex)
+    }
+
+    /// Interfaces that are about to be removed or another tenant's: nobody has to agree with what
+    /// they say.
+    pub(super) fn set_leaving(&self, interfaces: BTreeSet<u32>) {
+        self.ledger.leaving.replace(interfaces);
     }
 
     /// Looks again at what was written, and gives the barrier back.
@@ -243,6 +267,7 @@ impl RouteWriteGuard<'_> {
         if let Some(key) = changed.map_err(InstanceError::from)? {
             return Err(VerifyError::Changed { key });
         }
+        self.ledger.contradicted(self.egress)?;
         for (group, incarnation) in self.ledger.named() {
             let live = self.egress.group(group)?;
             let state = live.as_ref().map_or(State::Disabled, |live| live.state);
@@ -253,4 +278,21 @@ impl RouteWriteGuard<'_> {
         }
         Ok(())
     }
+}
+
+/// Removes the routes of a tenant, short prefixes first, also those that make no sense; how many
+/// there were.
+pub(super) fn remove_routes(egress: &Egress, table: TableId) -> Result<usize, SysError> {
+    let mut keys = Vec::new();
+    egress.maps.routes.for_each(|key, _| {
+        if key.table_id == table.get() {
+            keys.push(*key);
+        }
+        ControlFlow::Continue(())
+    })?;
+    keys.sort_by_key(|key| key.prefixlen);
+    for key in &keys {
+        egress.maps.routes.remove(key)?;
+    }
+    Ok(keys.len())
 }

@@ -6,6 +6,7 @@ use std::ops::ControlFlow;
 
 use super::error::InstanceError;
 use super::instance::Egress;
+use crate::group::GroupId;
 use crate::kernel::SysError;
 use crate::route::{Key, Route, RowError, TableId};
 use crate::tenant::Tenant;
@@ -80,5 +81,18 @@ impl Egress {
             Some(error) => Err(error.into()),
             None => Ok(routes),
         }
+    }
+
+    /// How many routes name each group, whichever tenure of it.
+    pub(super) fn named(&self) -> Result<BTreeMap<GroupId, u64>, SysError> {
+        let mut named = BTreeMap::new();
+        self.for_each_route(|row| {
+            let group = row.ok().and_then(|(_, route)| route.group());
+            if let Some((group, _)) = group {
+                *named.entry(group).or_default() += 1;
+            }
+            ControlFlow::Continue(())
+        })?;
+        Ok(named)
     }
 }

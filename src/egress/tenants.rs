@@ -5,14 +5,13 @@ use std::time::Duration;
 
 use super::error::{GuardError, InstanceError};
 use super::instance::{Egress, Writer};
+use super::known::Known;
 use super::pins::{Report, SweepError, Tick};
-use super::routes::RouteWriteGuard;
+use super::routes::remove_routes;
 use crate::error::ErrorKind;
 use crate::kernel::barrier::wait_for_packets;
-use crate::kernel::map::Update;
 use crate::kernel::SysError;
 use crate::route::TableId;
-use crate::tenant::Tenant;
 
 /// Why a tenant is not removed, or not wholly: what is left is removed by the next call.
 #[derive(Debug, thiserror::Error)]
@@ -74,30 +73,6 @@ pub struct RemovedTenant {
     pub pins: u64,
 }
 
-impl RouteWriteGuard<'_> {
-    /// Stops looking at packets from an interface; whose it was. They pass untouched from then on, so
-    /// the interface should be down. The tenant's routes and pins stay until
-    /// [`remove_tenant`](Writer::remove_tenant).
-    ///
-    /// # Errors
-    /// The row cannot be read, or the kernel refuses.
-    pub fn remove_interface(&self, ifindex: u32) -> Result<Option<Tenant>, InstanceError> {
-        let tenants = &self.egress().maps.tenants;
-        let Some(row) = tenants.get(&ifindex)? else {
-            return Ok(None);
-        };
-        // A packet that finds the row's memory in other use must not take it for this one's.
-        if let Ok(tenant) = Tenant::from_row(ifindex, &row) {
-            let enabled = false;
-            let disabled = Tenant { enabled, ..tenant }.to_row(ifindex);
-            tenants.update(&ifindex, &disabled, Update::Replace)?;
-        }
-        tenants.remove(&ifindex)?;
-        self.forget_tenants();
-        Ok(Some(Tenant::from_row(ifindex, &row)?))
-    }
-}
-
 impl Egress {
     /// Tenants that have rows but no interface: those of which an interface was removed by who could
     /// not remove the rest.
@@ -105,9 +80,9 @@ impl Egress {
     /// # Errors
     /// The tables cannot be read.
     pub fn abandoned(&self) -> Result<Vec<TableId>, InstanceError> {
-        let tenants = self.tenants()?;
+        let known = Known::read(self)?;
         let usage = self.pins()?.usage()?;
-        let is_left = |table: &TableId| tenants.values().all(|tenant| tenant.table != *table);
+        let is_left = |table: &TableId| known.of(*table).next().is_none();
         Ok(usage.into_keys().filter(is_left).collect())
     }
 }
@@ -123,12 +98,10 @@ impl Writer {
         table: TableId,
         patience: Duration,
     ) -> Result<RemovedTenant, TenantError> {
-        let guard = self.write_routes(patience)?;
-        let tenants = guard.egress().tenants()?;
-        if let Some((&ifindex, _)) = tenants.iter().find(|(_, tenant)| tenant.table == table) {
-            return Err(TenantError::InUse { table, ifindex });
-        }
-        let routes = guard.remove_all(table)?;
+        // Alone: who adds an interface has either done it or not begun.
+        let guard = self.barrier.exclusive(patience).map_err(GuardError::from)?;
+        self.check_unused(table)?;
+        let routes = remove_routes(self, table)?;
         // Not held while packets are waited for.
         drop(guard);
         wait_for_packets()?;
@@ -137,10 +110,21 @@ impl Writer {
             let report = Box::new(report);
             return Err(TenantError::PinsLeft { table, report });
         }
+        let _guard = self.barrier.exclusive(patience).map_err(GuardError::from)?;
+        self.check_unused(table)?;
         self.maps.pin_use.remove(&table.get())?;
         Ok(RemovedTenant {
             routes,
             pins: report.removed.tenant,
         })
+    }
+
+    fn check_unused(&self, table: TableId) -> Result<(), TenantError> {
+        let known = Known::read(self)?;
+        let mut interfaces = known.of(table);
+        match interfaces.next() {
+            Some((ifindex, _)) => Err(TenantError::InUse { table, ifindex }),
+            None => Ok(()),
+        }
     }
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! The right to write routes to a group.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::marker::PhantomData;
 
 use super::error::InstanceError;
@@ -100,15 +102,22 @@ impl GroupTicket<'_> {
     pub(super) fn new(egress: &Egress, class: Class) -> Result<Self, TicketError> {
         let mut claims = egress.groups()?;
         claims.retain(|group| group.class == class);
-        // Where two claim a class, the one that a new route would be right in is open.
         let rank = |state| match state {
             State::Open => 0,
             State::Closing => 1,
             State::Disabled => 2,
         };
+        let best = claims.iter().map(|claim| rank(claim.state)).min();
+        claims.retain(|claim| Some(rank(claim.state)) == best);
+        // Where two claim a class, the one with more routes is kept: see `allocate`.
+        let routes = if claims.len() > 1 {
+            egress.named().map_err(InstanceError::from)?
+        } else {
+            BTreeMap::new()
+        };
         let live = claims
             .into_iter()
-            .min_by_key(|group| (rank(group.state), group.group))
+            .max_by_key(|claim| (routes.get(&claim.group), Reverse(claim.group)))
             .ok_or(TicketError::NotPublished { class })?;
         let group = live.group;
         match live.state {

@@ -72,7 +72,8 @@ impl Update {
 }
 
 /// A walk over the entries of a map, which may rest between its steps for any time: no entry that
-/// stays from its beginning to its end is missed or seen twice.
+/// stays from its beginning to its end is missed or seen twice. Of a trie that is so only while
+/// nobody removes entries; otherwise the walk may begin anew.
 #[derive(Debug)]
 pub struct Walk {
     /// The map's number.

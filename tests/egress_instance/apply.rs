@@ -339,3 +339,164 @@ fn more_classes_than_groups_change_nothing() {
         assert_eq!(before, after);
     });
 }
+
+/// The process died between exchanging the program of a filter and writing that down.
+#[test]
+fn a_filter_whose_record_is_old_is_still_ours() {
+    isolated("egress_instance::old_record", || {
+        let (one, _) = veth("tap0", "inside0");
+        let options = tc::Options {
+            way: tc::Way::Clsact,
+            ..Default::default()
+        };
+        for again in [true, false] {
+            let mut writer = load();
+            let Attached::Clsact { filter } = writer.attach(one, &options).expect("attached")
+            else {
+                panic!("a filter was asked for")
+            };
+            let before = writer.program().id();
+            drop(writer);
+            std::fs::remove_file(dir().path().join("progs/gw_egress")).expect("a pin");
+            let mut writer = load();
+            let there = tc::ClsactFilter::at(one, filter);
+            there.replace(writer.program(), before).expect("replaced");
+            if again {
+                writer.attach(one, &options).expect("recorded");
+                let views = writer.attachments().expect("readable");
+                assert_eq!(views[0].program_id, Some(writer.program().id()));
+            }
+            assert!(writer.detach(one).expect("detached"));
+            assert!(tc::hook(one).expect("readable").occupants.is_empty());
+        }
+    });
+}
+
+/// What a row says that goes with the same document is nothing to agree with.
+#[test]
+fn a_tenant_changes_while_an_interface_of_it_goes() {
+    isolated("egress_instance::apply_leaving", || {
+        veth("tap0", "inside0");
+        veth("tap1", "inside1");
+        let mut writer = load();
+        let classes = [class("nat66", &[0x10])];
+        let wanted = |quota: u32, first: &[&str], second: &[&str]| {
+            let mut tenants =
+                vec![json!({"table": 7, "argument": 7, "pin_quota": quota, "interfaces": first})];
+            if !second.is_empty() {
+                tenants.push(json!({"table": 8, "argument": 8, "interfaces": second}));
+            }
+            resolved(&classes, tenants.into())
+        };
+        apply(&mut writer, &wanted(100, &["tap0", "tap1"], &[]));
+        apply(&mut writer, &wanted(200, &["tap0"], &[]));
+        apply(&mut writer, &wanted(300, &["tap0", "tap1"], &[]));
+        apply(&mut writer, &wanted(400, &["tap0"], &["tap1"]));
+        // All of them are others, and the dead one's row is still there.
+        apply(&mut writer, &wanted(500, &["tap1"], &["tap0"]));
+        ip(&["link", "delete", "tap0"]);
+        apply(&mut writer, &wanted(600, &["tap1"], &[]));
+        // The Argument of a tenant that goes with the same document.
+        let other = json!([{"table": 9, "argument": 7, "interfaces": ["tap1"]}]);
+        apply(&mut writer, &resolved(&classes, other));
+    });
+}
+
+/// As many classes as groups, and one is exchanged: packets to the new one are dropped until the
+/// group of the old one is free.
+#[test]
+fn a_class_takes_the_group_of_another_one() {
+    isolated("egress_instance::apply_full", || {
+        let (one, _) = veth("tap0", "inside0");
+        let groups = guideway::group::Limits::new(2, 64, guideway::maglev::TableSize::SHARD);
+        let limits = guideway::egress::Limits::default().with_groups(groups.expect("limits"));
+        let mut writer = guideway::egress::Loader::new(&dir())
+            .limits(limits)
+            .load()
+            .expect("made");
+        let wanted = |prefix: &str, first: u16| {
+            let classes = [class("nat66", &[0x10]), class(prefix, &[first])];
+            resolved(&classes, tenants(&[(7, "tap0")]))
+        };
+        apply(&mut writer, &wanted("64:ff9b::/96", 0x20));
+        assert_eq!(
+            shard_of(&writer, one, "2001:db8::1", "64:ff9b::1"),
+            Some(0x20)
+        );
+        let changes = writer
+            .compare(&wanted("64:ff9b:1::/96", 0x30))
+            .expect("possible");
+        assert_eq!(changes.waiting.len(), 1);
+        apply(&mut writer, &wanted("64:ff9b:1::/96", 0x30));
+        assert_eq!(
+            shard_of(&writer, one, "2001:db8::1", "64:ff9b:1::1"),
+            Some(0x30)
+        );
+        assert_eq!(
+            shard_of(&writer, one, "2001:db8::1", "64:ff9b::1"),
+            Some(0x10)
+        );
+    });
+}
+
+#[test]
+fn another_writers_route_in_the_place_of_a_class_is_left_alone_and_told() {
+    isolated("egress_instance::apply_foreign_class", || {
+        veth("tap0", "inside0");
+        let mut writer = load();
+        let wanted = resolved(&[class("nat66", &[0x10])], tenants(&[(7, "tap0")]));
+        let guard = writer.write_routes(PATIENCE).expect("free");
+        guard.set_origin(Origin(4));
+        let theirs = guideway::tenant::Tenant {
+            ..wanted.tenants[0].tenant
+        };
+        guard
+            .put(&theirs, prefix("::/0"), guideway::egress::To::Pass)
+            .expect("room");
+        drop(guard);
+        let before = writer.routes(TableId::new(7)).expect("readable");
+        let changes = writer.compare(&wanted).expect("readable");
+        assert_eq!(changes.foreign.len(), 1);
+        apply(&mut writer, &wanted);
+        assert_eq!(writer.routes(TableId::new(7)).expect("readable"), before);
+    });
+}
+
+/// One interface is somebody else's; everything that has nothing to do with it is done.
+#[test]
+fn what_fails_keeps_nothing_else_from_being_done() {
+    isolated("egress_instance::apply_some", || {
+        let (one, _) = veth("tap0", "inside0");
+        let (two, _) = veth("tap1", "inside1");
+        let mut writer = load();
+        apply(
+            &mut writer,
+            &resolved(
+                &[class("nat66", &[0x10]), class(PREFIX, &[0x20])],
+                tenants(&[(7, "tap0")]),
+            ),
+        );
+        let mut wanted = resolved(&[class("nat66", &[0x10])], tenants(&[(8, "tap1")]));
+        // An interface that is gone since the names were looked up.
+        let row = wanted.tenants[0].interfaces[&two];
+        wanted.tenants[0].interfaces.insert(9999, row);
+        let error = writer
+            .apply(&wanted, &How::default())
+            .expect_err("one is missing");
+        assert_eq!(error.kind(), ErrorKind::Partial);
+        let applied = &error.applied;
+        assert_eq!(
+            (applied.attached.clone(), applied.detached.clone()),
+            (vec![two], vec![one])
+        );
+        assert_eq!(
+            (applied.tenants_removed.len(), applied.retired.len()),
+            (1, 1)
+        );
+        assert!(error.further.is_empty(), "{error}");
+        assert_eq!(
+            shard_of(&writer, two, "2001:db8::1", "2001:db8:1::1"),
+            Some(0x10)
+        );
+    });
+}

@@ -138,18 +138,8 @@ fn a_late_route_reaches_no_other_class() {
         let plan = writer.plan_group(&other, &shards(&[0x20])).expect("a plan");
         publish_plan(&mut writer, plan);
 
-        let map = guideway::kernel::map::Map::open_any(
-            &dir().pin(guideway::kernel::statedir::Section::Maps, "gw_routes"),
-        );
-        let map = map.expect("a map");
         for (key, route) in &late {
-            let (key, row) = (key.to_row(), route.to_row());
-            map.update(
-                bytemuck::bytes_of(&key),
-                bytemuck::bytes_of(&row),
-                guideway::kernel::map::Update::Any,
-            )
-            .expect("room");
+            put_row(key, route);
         }
         let stale = guideway::abi::EgressCounter::GW_EGRESS_DROP_STALE_ROUTE;
         let before = counter(stale);

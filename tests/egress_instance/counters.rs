@@ -2,7 +2,9 @@
 //! Counters of slots, and groups that claim one class.
 
 use guideway::egress::apply::How;
-use guideway::group::{Class, GroupId, State};
+use guideway::group::{Class, GroupId, Incarnation, State};
+use guideway::placement::{Fnv12, Fnv5};
+use guideway::route::{Key, Origin, Route, TableId, Target};
 use serde_json::json;
 
 use crate::documents::{class, resolved};
@@ -65,18 +67,71 @@ fn of_two_groups_of_a_class_one_is_retired() {
         let plan = writer
             .plan_group(&second, &shards(&[0x66]))
             .expect("a plan");
-        publish_plan(&mut writer, plan);
-
+        let refused = writer
+            .publish(std::slice::from_ref(&plan))
+            .expect("possible")
+            .remove(0);
+        assert_eq!(
+            refused.expect_err("claimed").to_string(),
+            format!(
+                "group 5 cannot be opened for {}: group 0 is its group",
+                Class::Nat66
+            )
+        );
+        // So another program does it, and its group has more routes.
+        let snapshot = plan.snapshot().to_bytes(writer.limits().groups());
+        force(second.group, &snapshot.expect("bytes"));
+        for (table, group) in [(70, 5), (71, 5), (72, 5), (73, 0)] {
+            let route = Route {
+                origin: Origin(3),
+                target: Target::Group {
+                    argument: tenant(table).argument,
+                    group: GroupId::new(group).expect("a group"),
+                    incarnation: Incarnation::FIRST,
+                    fnv5: Fnv5::from_raw(0),
+                    fnv12: Fnv12::from_raw(0),
+                },
+            };
+            put_row(&Key::new(TableId::new(table), prefix("::/0")), &route);
+        }
+        // Who writes routes and who allocates groups agree which one is the class's.
+        let guard = writer.write_routes(PATIENCE).expect("free");
+        let ticket = guard.ticket(Class::Nat66).expect("open");
+        assert_eq!(ticket.group(), second.group);
+        drop(guard);
+        let first = GroupId::new(0).expect("a group");
         let changes = writer.compare(&wanted).expect("readable");
         assert_eq!(changes.duplicates.len(), 1);
-        assert_eq!(
-            (changes.duplicates[0].kept.get(), changes.retired.clone()),
-            (0, vec![second.group])
+        let kept = changes.duplicates[0].kept;
+        assert_eq!((kept, changes.retired.clone()), (second.group, vec![first]));
+        let error = writer
+            .apply(&wanted, &How::default())
+            .expect_err("others' routes");
+        assert!(
+            error.to_string().contains("1 of them of other writers"),
+            "{error}"
         );
+        // The tenant went to the group that is kept, and never lost its route.
+        assert_eq!(
+            shard_of(&writer, one, "2001:db8::1", "2001:db8:1::1"),
+            Some(0x10)
+        );
+        let routes = writer.routes(TableId::new(7)).expect("readable");
+        let named = routes.values().filter_map(Route::group);
+        assert_eq!(
+            named.map(|(group, _)| group).collect::<Vec<_>>(),
+            [second.group]
+        );
+        let guard = writer.write_routes(PATIENCE).expect("free");
+        for table in [70, 71, 72, 73] {
+            let removed = guard.remove(TableId::new(table), prefix("::/0"));
+            assert!(removed.expect("removed"));
+        }
+        drop(guard);
         let applied = writer.apply(&wanted, &How::default()).expect("applied");
-        assert_eq!(applied.retired, [second.group]);
+        assert_eq!(applied.retired, [first]);
         let state = |group| writer.group(group).expect("readable").expect("there").state;
-        assert_eq!(state(second.group), State::Disabled);
+        assert_eq!(state(first), State::Disabled);
         assert_eq!(
             shard_of(&writer, one, "2001:db8::1", "2001:db8:1::1"),
             Some(0x10)

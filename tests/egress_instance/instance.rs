@@ -178,3 +178,30 @@ fn state_that_is_not_understood_is_left_alone() {
         assert_eq!(error.kind(), ErrorKind::Incompatible);
     });
 }
+
+/// Numbers that routes and pins carry do not begin anew when the map of groups is lost.
+#[test]
+fn groups_outlive_the_loss_of_their_map() {
+    isolated("egress_instance::lost_groups", || {
+        let mut writer = load();
+        configure(&mut writer);
+        let group = publish(&mut writer, Class::Nat66, &[0x10, 0x11]).group;
+        publish(&mut writer, nat64(), &[0x20]);
+        let before = (
+            writer.groups().expect("readable"),
+            writer.encap().expect("readable"),
+        );
+        drop(writer);
+        for name in ["gw_groups", "gw_eg_config"] {
+            fs::remove_file(dir().pin(Section::Maps, name)).expect("a pin");
+        }
+        let mut writer = load();
+        let after = (
+            writer.groups().expect("readable"),
+            writer.encap().expect("readable"),
+        );
+        assert_eq!(before, after);
+        publish(&mut writer, Class::Nat66, &[0x10, 0x12]);
+        assert_eq!(members(&writer, group), [(0x10, 0, 1), (0x12, 2, 3)]);
+    });
+}

@@ -240,3 +240,33 @@ fn the_configuration_is_published_as_groups_are() {
         assert_eq!(stored(), ["conf"]);
     });
 }
+
+/// Whoever looks while groups are published finds one of the snapshots, whole.
+#[test]
+fn readers_find_what_is_in_force_at_any_moment() {
+    isolated("egress_instance::readers", || {
+        let mut writer = load();
+        let group = publish(&mut writer, Class::Nat66, &[0x10]).group;
+        let stop = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let end = &stop;
+            let reader = scope.spawn(move || {
+                let egress = open();
+                let mut looks = 0;
+                while !end.load(std::sync::atomic::Ordering::Relaxed) {
+                    let found = egress
+                        .group(group)
+                        .unwrap_or_else(|error| panic!("{error}"));
+                    assert!(!found.expect("published").members.is_empty());
+                    looks += 1;
+                }
+                looks
+            });
+            for round in 0..60 {
+                publish(&mut writer, Class::Nat66, &[0x10 + round % 2, 0x20]);
+            }
+            stop.store(true, std::sync::atomic::Ordering::Relaxed);
+            assert!(reader.join().expect("a reader") > 60);
+        });
+    });
+}

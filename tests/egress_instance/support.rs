@@ -205,3 +205,26 @@ pub(crate) fn counter(number: guideway::abi::EgressCounter) -> u64 {
     let counts = counts.get(number.0).expect("readable");
     counts.iter().sum()
 }
+
+/// Puts a snapshot into force without this library's publication.
+pub(crate) fn force(group: GroupId, bytes: &[u8]) {
+    let shape = guideway::kernel::egress_object::Sizes::default().snapshot_shape();
+    let snapshot = guideway::kernel::snapshot::Snapshot::create(&shape).expect("a snapshot");
+    snapshot.fill(bytes).expect("filled");
+    snapshot.freeze().expect("frozen");
+    let path = dir().pin(Section::Generations, &format!("g{group}"));
+    let _ = std::fs::remove_file(&path);
+    snapshot.map().pin(&path).expect("pinned");
+    let groups = Map::open_any(&dir().pin(Section::Maps, "gw_groups")).expect("a map");
+    let slots = guideway::kernel::snapshot::Slots::new(groups).expect("slots");
+    slots.swap(group.get().into(), &snapshot).expect("swapped");
+}
+
+/// Writes a route as a program does that keeps no barrier.
+pub(crate) fn put_row(key: &guideway::route::Key, route: &guideway::route::Route) {
+    let map = Map::open_any(&dir().pin(Section::Maps, "gw_routes")).expect("a map");
+    let (key, row) = (key.to_row(), route.to_row());
+    let update = guideway::kernel::map::Update::Any;
+    map.update(bytemuck::bytes_of(&key), bytemuck::bytes_of(&row), update)
+        .expect("room");
+}

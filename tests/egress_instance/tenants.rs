@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Tenants that go, and the pins that go with them; slot generations that come round.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use guideway::egress::pins::{Held, Scope, Tick};
-use guideway::egress::{TenantError, Writer};
+use guideway::egress::{TenantError, To, Writer};
 use guideway::group::{Class, Generation, Slot};
 use guideway::kernel::map::Map;
 use guideway::kernel::statedir::Section;
@@ -119,20 +121,12 @@ fn slot_generations_that_come_round_inherit_no_pin() {
         assert!(of_second(&mut writer) > 20);
         drop(writer);
         // Just before the end of the numbers: the word is behind flags, incarnation and publication.
-        let path = dir().pin(Section::Generations, &format!("g{group}"));
-        let old = Map::open_any(&path).expect("a map");
-        let shape = old.shape().clone();
-        let mut bytes = vec![0; shape.value_size as usize];
+        let old = Map::open_any(&dir().pin(Section::Generations, &format!("g{group}")));
+        let old = old.expect("a map");
+        let mut bytes = vec![0; old.shape().value_size as usize];
         assert!(old.lookup(&[0; 4], &mut bytes).expect("readable"));
         bytes[16..20].copy_from_slice(&0xffff_fffe_u32.to_ne_bytes());
-        let late = guideway::kernel::snapshot::Snapshot::create(&shape).expect("a snapshot");
-        late.fill(&bytes).expect("filled");
-        late.freeze().expect("frozen");
-        std::fs::remove_file(&path).expect("a pin");
-        late.map().pin(&path).expect("pinned");
-        let groups = Map::open_any(&dir().pin(Section::Maps, "gw_groups")).expect("a map");
-        let slots = guideway::kernel::snapshot::Slots::new(groups).expect("slots");
-        slots.swap(group.get().into(), &late).expect("swapped");
+        force(group, &bytes);
 
         let mut writer = load();
         let mut seen = vec![1];
@@ -151,5 +145,55 @@ fn slot_generations_that_come_round_inherit_no_pin() {
             }
         }
         assert_eq!(seen, [1, 0xffff_fffe, 0xffff_ffff, 2, 3, 4, 5]);
+    });
+}
+
+/// A tenant comes again while what it left behind is removed: it has its routes, and gets pins.
+#[test]
+fn who_adds_a_tenant_and_who_removes_it_do_not_meet() {
+    isolated("egress_instance::tenant_race", || {
+        let mut writer = load();
+        publish(&mut writer, Class::Nat66, &[0x10]);
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let end = &stop;
+            let adder = scope.spawn(move || {
+                let egress = open();
+                let mut added = 0;
+                while !end.load(Ordering::Relaxed) {
+                    let guard = egress.write_routes(PATIENCE).expect("in time");
+                    let ticket = guard.ticket(Class::Nat66).expect("open");
+                    let to = To::Group(&ticket);
+                    guard
+                        .install(&tenant(7), &[(prefix("::/0"), to)])
+                        .expect("room");
+                    guard.add_interface(1, &tenant(7)).expect("room");
+                    guard.verify().expect("written");
+                    // It is whole as long as it has its interface.
+                    for _ in 0..5 {
+                        let routes = egress.routes(TableId::new(7)).expect("readable");
+                        assert_eq!(routes.len(), 1, "round {added}");
+                        let usage = egress.pins().expect("pins").usage().expect("readable");
+                        assert!(usage.contains_key(&TableId::new(7)), "round {added}");
+                    }
+                    let guard = egress.write_routes(PATIENCE).expect("in time");
+                    guard.remove_interface(1).expect("removed");
+                    added += 1;
+                }
+                added
+            });
+            let mut removed = 0;
+            while removed < 6 && !adder.is_finished() {
+                for table in writer.abandoned().expect("readable") {
+                    match writer.remove_tenant(table, PATIENCE) {
+                        Ok(_) => removed += 1,
+                        Err(TenantError::InUse { .. }) => {}
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+            }
+            stop.store(true, Ordering::Relaxed);
+            assert!(adder.join().expect("an adder") > 6);
+        });
     });
 }

@@ -6,15 +6,17 @@ use std::ops::ControlFlow;
 
 use super::error::CompareError;
 use crate::egress::attachment::AttachmentView;
+use crate::egress::known::Known;
 use crate::egress::{Egress, GroupError, InstanceError, RouteRow};
 use crate::egress_spec::{Resolved, ResolvedTenant, RouteTarget};
 use crate::encap::Encap;
 use crate::group::{
-    self, allocate, Class, Duplicate, GroupId, GroupPlan, GroupSpec, Place, Snapshot, State,
+    self, allocate, Class, Duplicate, GroupId, GroupPlan, GroupSpec, NoGroupLeft, Place, Snapshot,
+    State,
 };
 use crate::kernel::clock;
 use crate::placement::{Fnv12, Fnv5, HashTable, Scope};
-use crate::route::{Key, Origin, Prefix, Route, TableId, Target};
+use crate::route::{Block, Key, Origin, Prefix, Route, TableId, Target};
 use crate::srv6::Argument;
 use crate::tenant::Tenant;
 
@@ -24,13 +26,19 @@ use crate::tenant::Tenant;
 pub struct Changes {
     /// The configuration, if it is another one.
     pub encap: Option<Encap>,
-    /// What becomes of the group of each configured class, in their order; also where nothing does.
+    /// What becomes of the group of each configured class, in their order, also where nothing does;
+    /// but for those that wait.
     pub groups: Vec<GroupPlan>,
     /// Groups that are published for classes which are not configured any more: they are closed,
     /// their routes go, and they are disabled.
     pub retired: Vec<GroupId>,
     /// Classes that two groups claim: the others are retired.
     pub duplicates: Vec<Duplicate>,
+    /// Classes for which there is a group only when others are retired. Packets to them are dropped
+    /// until then.
+    pub waiting: Vec<NoGroupLeft>,
+    /// Routes of other writers where the specification has one: they are left alone.
+    pub foreign: BTreeSet<Key>,
     /// Tenants that change.
     pub tenants: Vec<TenantChanges>,
     /// Interfaces whose packets are looked at no more, by their index.
@@ -84,6 +92,7 @@ impl Changes {
             && self.groups.iter().all(|plan| !plan.is_changed())
             && self.retired.is_empty()
             && self.duplicates.is_empty()
+            && self.waiting.is_empty()
             && self.tenants.is_empty()
             && self.interfaces_removed.is_empty()
             && self.tenants_removed.is_empty()
@@ -95,7 +104,6 @@ impl Changes {
 /// The routes that there are.
 #[derive(Default)]
 struct Routes {
-    /// None for one that makes no sense.
     by_key: BTreeMap<Key, Route>,
     /// Routes to each group.
     named: BTreeMap<GroupId, u64>,
@@ -119,9 +127,25 @@ impl Routes {
     }
 
     fn of(&self, table: TableId) -> impl Iterator<Item = (Prefix, &Route)> {
-        let routes = self.by_key.iter();
-        let routes = routes.filter(move |(key, _)| key.table == table);
+        // The default route of IPv6 is the first prefix there is.
+        let first = Key::new(table, Prefix::DEFAULT_IPV6);
+        let routes = self.by_key.range(first..);
+        let routes = routes.take_while(move |(key, _)| key.table == table);
         routes.map(|(key, route)| (key.prefix, route))
+    }
+
+    /// Those of other writers where `wanted` has a route.
+    fn foreign(&self, wanted: &Resolved) -> BTreeSet<Key> {
+        let mut foreign = BTreeSet::new();
+        for tenant in &wanted.tenants {
+            let wanted = tenant.with_classes(&wanted.classes);
+            let theirs = self
+                .of(tenant.tenant.table)
+                .filter(|(_, route)| route.origin != Origin::default())
+                .filter(|(prefix, _)| wanted.contains_key(prefix));
+            foreign.extend(theirs.map(|(prefix, _)| Key::new(tenant.tenant.table, prefix)));
+        }
+        foreign
     }
 }
 
@@ -150,7 +174,7 @@ impl Present {
             encap: egress.encap().ok().flatten(),
             routes: Routes::read(egress)?,
             groups: egress.groups()?,
-            tenants: egress.tenants()?,
+            tenants: Known::read(egress)?.rows().clone(),
             counted: egress.pins()?.usage()?.into_keys().collect(),
             attachments,
         })
@@ -166,17 +190,32 @@ impl Present {
         let named = |group| routes.named.get(&group).copied().unwrap_or(0);
         let places = allocate(&wanted.classes, &self.groups, named, limits);
         let groups = places.classes.into_iter().zip(&wanted.groups);
-        let groups = groups.map(|(place, (_, spec))| Ok(plan(&place?, spec)?));
-        let groups: Vec<_> = groups.collect::<Result<_, CompareError>>()?;
+        let (mut plans, mut waiting) = (Vec::new(), Vec::new());
+        for (place, (_, spec)) in groups {
+            match place {
+                Ok(place) => plans.push(plan(&place, spec)?),
+                Err(error) => waiting.push(error),
+            }
+        }
+        let groups = plans;
         let others = places.duplicates.iter().flat_map(|claim| &claim.others);
         let mut retired: Vec<_> = places.unconfigured.iter().chain(others).copied().collect();
         retired.sort_unstable();
+        if let (true, Some(error)) = (retired.is_empty(), waiting.first()) {
+            return Err((*error).into());
+        }
 
         let observed = &self.tenants;
         let states = States::of(groups.iter().map(GroupPlan::snapshot));
         let tenants = wanted.tenants.iter();
         let tenants = tenants
-            .map(|tenant| tenant_changes(tenant, wanted, observed, routes, &states))
+            .map(|tenant| {
+                // Without its row of pins a tenant gets none: written again with the interfaces.
+                let none = BTreeMap::new();
+                let has_pins = self.counted.contains(&tenant.tenant.table);
+                let observed = if has_pins { observed } else { &none };
+                tenant_changes(tenant, wanted, observed, routes, &states)
+            })
             .filter(|changes| !changes.is_empty());
         let tenants = tenants.collect();
 
@@ -199,6 +238,8 @@ impl Present {
             groups,
             retired,
             duplicates: places.duplicates,
+            foreign: routes.foreign(wanted),
+            waiting,
             tenants,
             interfaces_removed: observed
                 .keys()
@@ -322,6 +363,16 @@ fn tenant_changes(
     let mut changed = BTreeMap::new();
     for (prefix, to) in tenant.with_classes(&wanted.classes) {
         let before = before.remove(&prefix).copied();
+        if before.is_some_and(|before| before.origin != Origin::default()) {
+            continue;
+        }
+        // A class that waits for a group.
+        let to = match to {
+            RouteTarget::Class(class) if !states.0.contains_key(&class) => {
+                RouteTarget::Block(Block::Drop)
+            }
+            to => to,
+        };
         let hash_table = tenant.tenant.hash_table;
         let target = states.target(to, tenant.tenant.argument, hash_table, prefix);
         let right = target.map(Route::new);

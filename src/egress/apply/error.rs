@@ -85,6 +85,9 @@ pub enum Part {
     /// A group.
     #[error(transparent)]
     Group(#[from] GroupError),
+    /// The kernel refused a call.
+    #[error(transparent)]
+    Sys(#[from] SysError),
 }
 
 impl Part {
@@ -103,21 +106,28 @@ impl Part {
             Self::Referenced(error) => error.kind(),
             Self::Instance(error) => error.kind(),
             Self::Group(error) => error.kind(),
+            Self::Sys(error) => error.kind(),
         }
     }
 }
 
-/// Why a specification is not wholly what packets see. Each step before the one that failed is
-/// made, and packets go on; applying it again does the rest.
+/// Why a specification is not wholly what packets see. What does not depend on what failed is done
+/// all the same, and packets go on; applying it again does the rest.
 #[derive(Debug, thiserror::Error)]
-#[error("{error}")]
+#[error("{error}{}", more(further))]
 #[non_exhaustive]
 pub struct ApplyError {
     /// What was done.
     pub applied: Box<Applied>,
-    /// What failed.
+    /// What failed first.
     #[source]
     pub error: Box<Part>,
+    /// What failed beside it.
+    pub further: Vec<Part>,
+}
+
+fn more(further: &[Part]) -> String {
+    further.iter().map(|part| format!("\n{part}")).collect()
 }
 
 impl ApplyError {

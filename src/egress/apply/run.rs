@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use super::compare::{Changes, TenantChanges};
 use super::error::{ApplyError, Part};
-use crate::egress::{Move, Published, RouteWriteGuard, To, Writer};
+use crate::egress::{Egress, Move, Published, RouteWriteGuard, To, Writer};
 use crate::egress_spec::{Resolved, RouteTarget};
 use crate::group::{GroupId, State};
 use crate::kernel::tc;
 use crate::kernel::write_barrier::DEFAULT_PATIENCE;
-use crate::route::{Origin, Prefix, TableId};
+use crate::route::{Block, Key, Origin, Prefix, TableId};
 use crate::tenant::Tenant;
 
 /// How a specification is applied.
@@ -91,118 +91,28 @@ impl Writer {
     /// # Errors
     /// The first step that failed, and what was done before it.
     pub fn apply(&mut self, wanted: &Resolved, how: &How) -> Result<Applied, ApplyError> {
-        let mut applied = Applied::default();
-        let done = self.apply_all(wanted, how, &mut applied);
-        match done {
-            Ok(()) => Ok(applied),
-            Err(error) => Err(ApplyError {
+        let mut run = Run {
+            writer: self,
+            how,
+            applied: Applied::default(),
+            failed: Vec::new(),
+        };
+        let done = run.all(wanted);
+        let Run {
+            applied,
+            mut failed,
+            ..
+        } = run;
+        failed.extend(done.err());
+        let mut failed = failed.into_iter();
+        match failed.next() {
+            None => Ok(applied),
+            Some(error) => Err(ApplyError {
                 applied: Box::new(applied),
                 error: Box::new(error),
+                further: failed.collect(),
             }),
         }
-    }
-
-    fn apply_all(
-        &mut self,
-        wanted: &Resolved,
-        how: &How,
-        applied: &mut Applied,
-    ) -> Result<(), Part> {
-        let this = &*self;
-        let changes = this.compare_with(wanted, |place, spec| this.plan_group(place, spec))?;
-        if let Some(encap) = &changes.encap {
-            applied.encap = self.set_encap(encap)?;
-        }
-        self.publish_changed(&changes, applied)?;
-        for tenant in &changes.tenants {
-            self.apply_tenant(tenant, how, applied)?;
-        }
-        for &ifindex in &changes.attached {
-            self.attach(ifindex, &how.attach)?;
-            applied.attached.push(ifindex);
-        }
-        for &ifindex in &changes.detached {
-            self.detach(ifindex)?;
-            applied.detached.push(ifindex);
-        }
-        self.remove_interfaces(&changes, how, applied)?;
-        for &table in &changes.tenants_removed {
-            let removed = self.remove_tenant(table, how.patience)?;
-            applied.routes_removed += removed.routes;
-            applied.tenants_removed.push(table);
-        }
-        for &group in &changes.retired {
-            self.retire_group(group, how, applied)?;
-            applied.retired.push(group);
-        }
-        Ok(())
-    }
-
-    fn publish_changed(&mut self, changes: &Changes, applied: &mut Applied) -> Result<(), Part> {
-        let changed = changes.groups.iter().filter(|plan| plan.is_changed());
-        let changed: Vec<_> = changed.cloned().collect();
-        let mut failed = None;
-        for result in self.publish(&changed)? {
-            match result {
-                Ok(published) => applied.published.push(published),
-                Err(error) => {
-                    failed.get_or_insert(error);
-                }
-            }
-        }
-        failed.map_or(Ok(()), |error| Err(error.into()))
-    }
-
-    fn apply_tenant(
-        &self,
-        changes: &TenantChanges,
-        how: &How,
-        applied: &mut Applied,
-    ) -> Result<(), Part> {
-        let guard = self.write_routes(how.patience)?;
-        let (present, new): (BTreeMap<_, _>, BTreeMap<_, _>) = changes
-            .interfaces
-            .iter()
-            .map(|(&ifindex, tenant)| (ifindex, *tenant))
-            .partition(|(ifindex, _)| changes.present.contains(ifindex));
-        // What the tenant's rows and routes must agree in is in the rows first.
-        guard.add_interfaces(&present)?;
-        applied.interfaces_written.extend(present.keys());
-        let routes = changes.routes.iter();
-        let routes: Vec<_> = routes
-            .map(|(prefix, change)| (*prefix, change.to))
-            .collect();
-        install(&guard, &changes.tenant, &routes)?;
-        applied.routes_written += routes.len();
-        // Short prefixes first, as what is installed comes the other way round.
-        let mut removed: Vec<_> = changes.removed.iter().collect();
-        removed.sort_by_key(|prefix| prefix.bits());
-        for prefix in removed {
-            let removed = guard.remove(changes.tenant.table, *prefix);
-            removed.map_err(crate::egress::InstanceError::from)?;
-            applied.routes_removed += 1;
-        }
-        guard.take_interfaces(&new)?;
-        applied.interfaces_written.extend(new.keys());
-        guard.verify()?;
-        Ok(())
-    }
-
-    fn remove_interfaces(
-        &self,
-        changes: &Changes,
-        how: &How,
-        applied: &mut Applied,
-    ) -> Result<(), Part> {
-        if changes.interfaces_removed.is_empty() {
-            return Ok(());
-        }
-        let guard = self.write_routes(how.patience)?;
-        for &ifindex in &changes.interfaces_removed {
-            guard.remove_interface(ifindex)?;
-            applied.interfaces_removed.push(ifindex);
-        }
-        Ok(())
     }
 
     /// Ends a group that no configured class has.
@@ -220,16 +130,184 @@ impl Writer {
             }
         }
         let mut guard = self.retire(how.patience)?;
-        // Routes of the tenants here were moved before; these are of others that the loop keeps.
+        // The routes of the specification were moved before. What is left must not fall through to
+        // a shorter prefix.
         let moved = guard.move_routes(|_, route| match route.group() {
-            Some((named, _)) if named == group && route.origin == Origin::default() => Move::Remove,
+            Some((named, _)) if named == group && route.origin == Origin::default() => {
+                Move::To(To::Block(Block::Drop))
+            }
             _ => Move::Keep,
         })?;
-        applied.routes_removed += usize::try_from(moved.removed).unwrap_or(usize::MAX);
+        applied.routes_written += usize::try_from(moved.moved).unwrap_or(usize::MAX);
         let proof = guard.prove_zero(group)?;
         guard.disable(proof)?;
         Ok(())
     }
+}
+
+/// Routes that are written under one guard: others wait meanwhile.
+const ROUTES_AT_ONCE: usize = crate::egress::MOST_REFRESHED;
+
+/// One application of a specification.
+struct Run<'w> {
+    writer: &'w mut Writer,
+    how: &'w How,
+    applied: Applied,
+    /// What failed without keeping the rest from being done.
+    failed: Vec<Part>,
+}
+
+impl Run<'_> {
+    fn all(&mut self, wanted: &Resolved) -> Result<(), Part> {
+        let waiting = self.once(wanted)?;
+        if waiting && self.failed.is_empty() {
+            // Groups are free now that others waited for.
+            self.once(wanted)?;
+        }
+        Ok(())
+    }
+
+    /// Whether classes wait for the groups that were retired.
+    fn once(&mut self, wanted: &Resolved) -> Result<bool, Part> {
+        let writer = &*self.writer;
+        let changes = writer.compare_with(wanted, |place, spec| writer.plan_group(place, spec))?;
+        if let Some(encap) = &changes.encap {
+            self.applied.encap |= self.writer.set_encap(encap)?;
+        }
+        // What goes is gone before others get its numbers.
+        for &ifindex in &changes.detached {
+            match self.writer.detach(ifindex) {
+                Ok(_) => self.applied.detached.push(ifindex),
+                Err(error) => self.failed.push(error.into()),
+            }
+        }
+        self.remove_interfaces(&changes)?;
+        self.publish_changed(&changes)?;
+        let mut tenants = changes.tenants.as_slice();
+        while !tenants.is_empty() {
+            tenants = self.write_tenants(tenants)?;
+        }
+        for &ifindex in &changes.attached {
+            match self.writer.attach(ifindex, &self.how.attach) {
+                Ok(_) => self.applied.attached.push(ifindex),
+                Err(error) => self.failed.push(error.into()),
+            }
+        }
+        for &table in &changes.tenants_removed {
+            match self.writer.remove_tenant(table, self.how.patience) {
+                Ok(removed) => {
+                    self.applied.routes_removed += removed.routes;
+                    self.applied.tenants_removed.push(table);
+                }
+                Err(error) => self.failed.push(error.into()),
+            }
+        }
+        for &group in &changes.retired {
+            match self.writer.retire_group(group, self.how, &mut self.applied) {
+                Ok(()) => self.applied.retired.push(group),
+                Err(error) => self.failed.push(error),
+            }
+        }
+        Ok(!changes.waiting.is_empty())
+    }
+
+    fn publish_changed(&mut self, changes: &Changes) -> Result<(), Part> {
+        let changed = changes.groups.iter().filter(|plan| plan.is_changed());
+        let changed: Vec<_> = changed.cloned().collect();
+        let mut failed = None;
+        for result in self.writer.publish(&changed)? {
+            match result {
+                Ok(published) => self.applied.published.push(published),
+                Err(error) => {
+                    failed.get_or_insert(error);
+                }
+            }
+        }
+        // Routes name what is published.
+        failed.map_or(Ok(()), |error| Err(error.into()))
+    }
+
+    fn remove_interfaces(&mut self, changes: &Changes) -> Result<(), Part> {
+        if changes.interfaces_removed.is_empty() {
+            return Ok(());
+        }
+        let guard = self.writer.write_routes(self.how.patience)?;
+        for &ifindex in &changes.interfaces_removed {
+            guard.remove_interface(ifindex)?;
+            self.applied.interfaces_removed.push(ifindex);
+        }
+        Ok(())
+    }
+
+    /// Writes the first of these tenants under one guard; the others are left.
+    fn write_tenants<'c>(
+        &mut self,
+        tenants: &'c [TenantChanges],
+    ) -> Result<&'c [TenantChanges], Part> {
+        let guard = self.writer.write_routes_alone(self.how.patience)?;
+        let moving = tenants.iter().flat_map(|changes| {
+            let interfaces = changes.interfaces.keys();
+            interfaces.filter(|ifindex| !changes.present.contains(ifindex))
+        });
+        guard.set_leaving(moving.copied().collect());
+        let (mut written, mut rest) = (0, tenants);
+        while let Some((changes, others)) = rest.split_first() {
+            if written > 0 && written + changes.routes.len() > ROUTES_AT_ONCE {
+                break;
+            }
+            write_tenant(self.writer, &guard, changes, &mut self.applied)?;
+            written += changes.routes.len() + changes.removed.len() + 1;
+            rest = others;
+        }
+        guard.verify()?;
+        Ok(rest)
+    }
+}
+
+/// Writes one tenant: rows that are its own already, so that routes agree with them; routes; and the
+/// interfaces that it gets.
+fn write_tenant(
+    egress: &Egress,
+    guard: &RouteWriteGuard<'_>,
+    changes: &TenantChanges,
+    applied: &mut Applied,
+) -> Result<(), Part> {
+    let (present, new): (BTreeMap<_, _>, BTreeMap<_, _>) = changes
+        .interfaces
+        .iter()
+        .map(|(&ifindex, tenant)| (ifindex, *tenant))
+        .partition(|(ifindex, _)| changes.present.contains(ifindex));
+    guard.add_interfaces(&present)?;
+    applied.interfaces_written.extend(present.keys());
+
+    // Other writers' routes are theirs, also those that came since the comparison.
+    let routes = if changes.routes.is_empty() && changes.removed.is_empty() {
+        BTreeMap::new()
+    } else {
+        egress.routes(changes.tenant.table)?
+    };
+    let is_foreign = |prefix: &Prefix| {
+        let there = routes.get(&Key::new(changes.tenant.table, *prefix));
+        there.is_some_and(|route| route.origin != Origin::default())
+    };
+    let put = changes.routes.iter();
+    let put: Vec<_> = put
+        .filter(|(prefix, _)| !is_foreign(prefix))
+        .map(|(prefix, change)| (*prefix, change.to))
+        .collect();
+    install(guard, &changes.tenant, &put)?;
+    applied.routes_written += put.len();
+    // Short prefixes first, as what is installed comes the other way round.
+    let removed = changes.removed.iter();
+    let mut removed: Vec<_> = removed.filter(|prefix| !is_foreign(prefix)).collect();
+    removed.sort_by_key(|prefix| prefix.bits());
+    for prefix in removed {
+        guard.remove(changes.tenant.table, *prefix)?;
+        applied.routes_removed += 1;
+    }
+    guard.take_interfaces(&new)?;
+    applied.interfaces_written.extend(new.keys());
+    Ok(())
 }
 
 fn install(

@@ -45,11 +45,12 @@ impl StateDir {
 
     /// As [`lock`](Self::lock), but waits so long for another process that holds it.
     pub fn lock_within(&self, patience: Duration) -> Result<StateDirLock, StateError> {
-        let end = Instant::now() + patience;
+        // A time beyond what the clock can tell never comes.
+        let end = Instant::now().checked_add(patience);
         loop {
             match self.lock() {
                 // Whoever holds it for long is no collector, which takes it step by step.
-                Err(StateError::Locked { .. }) if Instant::now() < end => {
+                Err(StateError::Locked { .. }) if end.is_none_or(|end| Instant::now() < end) => {
                     std::thread::sleep(RETRY);
                 }
                 result => return result,
