@@ -53,7 +53,7 @@ fn fixed_keys_are_required() {
         "plan",
         "/required",
         "schema digest result configuration classes retired duplicates tenants tenants_removed \
-         interfaces_removed attached detached memory_bytes memory_total_bytes warnings",
+         interfaces_removed attached detached memory_bytes memory_total_bytes interface_warnings warnings",
     );
     required(
         "plan",
@@ -117,5 +117,52 @@ fn fixed_keys_are_required() {
         "trace",
         "/$defs/TracedPacket/required",
         "index length timestamp_ns verdict end counters shard output explain disagreement error",
+    );
+    required(
+        "status",
+        "/required",
+        "schema health program configuration groups tenants routes attachments packets selection \
+         events pins memory_bytes findings",
+    );
+    required(
+        "status",
+        "/$defs/GroupStatus/required",
+        "group class state hash_group settings incarnation publication age_seconds table_size digest \
+         ineligible routes pins members",
+    );
+    required(
+        "status",
+        "/$defs/MemberStatus/required",
+        "slot generation sid state weight table_slots share packets bytes pins former_pins interface",
+    );
+    required(
+        "status",
+        "/$defs/TenantStatus/required",
+        "table argument hash_table interfaces routes pins pins_counted pin_quota pins_refused",
+    );
+    required(
+        "status",
+        "/$defs/RouteStatus/required",
+        "total limit by_class dead foreign unknown",
+    );
+    required(
+        "status",
+        "/$defs/Finding/required",
+        "code severity object message remedy",
+    );
+    required(
+        "detach",
+        "/required",
+        "schema interfaces purged removed left",
+    );
+    required(
+        "pin",
+        "/required",
+        "schema table source flow group class slot generation shard idle_seconds standing",
+    );
+    required(
+        "sweep",
+        "/required",
+        "schema rule complete found removed changed torn busy uncounted duration_ms",
     );
 }

@@ -8,10 +8,14 @@ use std::time::Duration;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use guideway::egress::document::PinFilter;
+use guideway::egress::pins::Held;
 use guideway::egress::schema;
+use guideway::group::{Generation, GroupId, Slot};
 use guideway::kernel::statedir::{StateDir, StateRoot};
 use guideway::kernel::tc::{self, Anchor, FilterId, Neighbour, Way};
 use guideway::maglev::{SizeError, TableSize};
+use guideway::route::TableId;
 use guideway::srv6::BaseSid;
 
 use crate::explain::ExplainArgs;
@@ -21,10 +25,28 @@ use crate::trace::TraceArgs;
 /// Egress of tenants, spread over groups of SRv6 shards.
 ///
 /// One document says which shards translate which class, and which interfaces bring which tenant's
-/// packets: `plan` shows what it would change, `apply` does it. The kernel then forwards by itself;
-/// nothing needs to keep running.
+/// packets. With this one, what comes in by tap0 is tenant 42's, and each of its addresses goes to
+/// one of two shards behind uplink0, whose next hops have these link-layer addresses:
+///
+///   {"schema": "guideway.egress.spec/v1", "node_sid": "2001:db8:ff01:1:e000::",
+///    "classes": [{"class": "nat66", "shards": [
+///      {"sid": "2001:db8:ff09:10:e000::",
+///       "next_hop": {"interface": "uplink0", "destination": "02:00:00:00:09:10"}},
+///      {"sid": "2001:db8:ff09:11:e000::",
+///       "next_hop": {"interface": "uplink0", "destination": "02:00:00:00:09:11"}}]}],
+///    "tenants": [{"table": 42, "argument": "0x2a5", "interfaces": ["tap0"]}]}
+///
+///   egressd plan spec.json      what that would change
+///   egressd apply spec.json     do it; the kernel then forwards by itself
+///   egressd status              where packets went, and what is wrong
+///
+/// To drain a shard give it "draining": true and apply that; when status shows no pins of it any more,
+/// remove it. `schema spec` has every member, its bounds and its default.
 #[derive(Debug, Parser)]
-#[command(name = "egressd", version, max_term_width = 100, after_help = EXIT_CODES)]
+#[command(
+    name = "egressd", version, max_term_width = 100, after_help = EXIT_CODES,
+    verbatim_doc_comment
+)]
 pub(crate) struct Cli {
     /// Form of the output
     #[arg(short, long, global = true, value_enum, default_value = "text")]
@@ -58,6 +80,12 @@ pub(crate) enum Verb {
     Explain(ExplainArgs),
     /// Run frames of a capture through a private copy of the program, and show what becomes of each
     Trace(TraceArgs),
+    /// Show groups, tenants, counters and pins; the exit code is 5 if something is wrong
+    Status,
+    /// List pins, that is who is held to which shard, or remove some
+    Pins(PinsArgs),
+    /// Take the program off interfaces; programs of others stay
+    Detach(DetachArgs),
     /// Show which shard carries a packet that no pin holds; asks nothing of this machine
     Place(PlaceArgs),
     /// Print the JSON Schema of a document
@@ -156,6 +184,96 @@ fn anchor(text: &str) -> Result<Anchor, AnchorError> {
         _ => None,
     };
     anchor.ok_or(AnchorError)
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PinsArgs {
+    /// Remove those that are idle, and those of members that are gone
+    #[arg(long, conflicts_with_all = ["remove", "table", "group", "source", "limit"])]
+    pub(crate) expire: bool,
+    /// Remove the pins of --table, --group or both, in use or not: they go where the table says
+    #[arg(long, conflicts_with = "limit")]
+    pub(crate) remove: bool,
+    /// Those of this tenant
+    #[arg(long, value_name = "N")]
+    table: Option<u32>,
+    /// Those of this group
+    #[arg(long, value_name = "N", value_parser = group)]
+    group: Option<GroupId>,
+    /// Those of this address of the tenant
+    #[arg(long, value_name = "ADDR", requires = "table")]
+    source: Option<IpAddr>,
+    /// To remove: those that are held to this slot of the group, and to this generation of it
+    #[arg(long, value_name = "N", requires_all = ["remove", "group", "generation"], value_parser = slot)]
+    slot: Option<Slot>,
+    /// Generation of the slot
+    #[arg(long, value_name = "N", requires = "slot", value_parser = generation)]
+    generation: Option<Generation>,
+    /// List at most so many
+    #[arg(long, value_name = "N")]
+    pub(crate) limit: Option<u64>,
+    /// How many seconds to wait for another process that changes the instance
+    #[arg(long, value_name = "SECONDS", default_value_t = 2)]
+    wait: u32,
+}
+
+impl PinsArgs {
+    pub(crate) fn filter(&self) -> PinFilter {
+        PinFilter {
+            table: self.table.map(TableId::new),
+            group: self.group,
+            source: self.source,
+        }
+    }
+
+    pub(crate) fn held(&self) -> Option<Held> {
+        let (slot, generation) = (self.slot?, self.generation?);
+        Some(Held { slot, generation })
+    }
+
+    pub(crate) fn wait(&self) -> Duration {
+        Duration::from_secs(self.wait.into())
+    }
+}
+
+/// A number that nothing has.
+#[derive(Debug, thiserror::Error)]
+enum NumberError {
+    #[error(transparent)]
+    Number(#[from] ParseIntError),
+    #[error("there is no such {0}")]
+    None(&'static str),
+}
+
+fn group(text: &str) -> Result<GroupId, NumberError> {
+    GroupId::new(text.parse()?).ok_or(NumberError::None("group"))
+}
+
+fn slot(text: &str) -> Result<Slot, NumberError> {
+    Slot::new(text.parse()?).ok_or(NumberError::None("slot"))
+}
+
+fn generation(text: &str) -> Result<Generation, NumberError> {
+    Generation::new(text.parse()?).ok_or(NumberError::None("generation"))
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DetachArgs {
+    /// Take it off this interface alone; repeatable
+    #[arg(long, value_name = "NAME")]
+    pub(crate) interface: Vec<String>,
+    /// Remove everything that the instance keeps in the kernel, too: groups, routes and pins
+    #[arg(long, conflicts_with = "interface")]
+    pub(crate) purge: bool,
+    /// How many seconds to wait for another process that changes the instance
+    #[arg(long, value_name = "SECONDS", default_value_t = 2)]
+    wait: u32,
+}
+
+impl DetachArgs {
+    pub(crate) fn wait(&self) -> Duration {
+        Duration::from_secs(self.wait.into())
+    }
 }
 
 #[derive(Debug, Args)]

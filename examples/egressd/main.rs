@@ -6,6 +6,9 @@
 //! egressd apply spec.json         publish groups, write routes, attach
 //! egressd explain 2001:db8::7      which shard an address goes to, and why
 //! egressd trace tap0.pcap --interface tap0        what becomes of each frame
+//! egressd status                  what it does, and what is wrong
+//! egressd pins                    who is held to which shard
+//! egressd detach                  off the interfaces
 //! egressd place --hash-table N --source ADDR --shards SID,...     which shard carries an address
 //! ```
 //!
@@ -14,11 +17,14 @@
 
 mod apply;
 mod args;
+mod detach;
 mod errors;
 mod explain;
+mod pins;
 mod place;
 mod plan;
 mod schema;
+mod status;
 mod trace;
 
 #[path = "../common/tool/mod.rs"]
@@ -40,6 +46,9 @@ fn run(cli: &Cli, output: &Output) -> Result<Done, Failure> {
         Verb::Apply(arguments) => apply::run(arguments, &state, output),
         Verb::Explain(arguments) => explain::run(arguments, &state, output),
         Verb::Trace(arguments) => trace::run(arguments, &state, output),
+        Verb::Status => status::run(&state, output),
+        Verb::Pins(arguments) => pins::run(arguments, &state, output),
+        Verb::Detach(arguments) => detach::run(arguments, &state, output),
         Verb::Place(arguments) => place::run(arguments, output),
         Verb::Schema(arguments) => schema::run(arguments, output),
     }

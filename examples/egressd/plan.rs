@@ -97,6 +97,12 @@ fn text(plan: &PlanDocument) -> String {
         mebibytes(memory.counters),
         mebibytes(memory.ring),
     ));
+    let advice = plan.interface_warnings.iter().map(|advice| {
+        let name = advice.interface.name.as_deref().unwrap_or_default();
+        let code = "interface".to_owned();
+        ("warning", code, name, advice.message.clone(), None)
+    });
+    checks(&mut text, "interfaces", advice);
     warnings_text(&plan.warnings, &mut text);
     text
 }
@@ -238,12 +244,14 @@ fn tenant_text(tenant: &TenantPlan, text: &mut String) {
     for route in tenant.routes.iter().take(ROUTES_SHOWN) {
         let prefix = route.prefix;
         text.push_str(&match (&route.from, &route.to) {
-            (None, Some(to)) => format!("  route {prefix} -> {to}: added\n"),
+            (None, Some(to)) => format!("  route added: {prefix} -> {to}\n"),
             (Some(from), Some(to)) if from == to => {
-                format!("  route {prefix} -> {to}: rewritten\n")
+                format!("  route rewritten: {prefix} -> {to}\n")
             }
-            (Some(from), Some(to)) => format!("  route {prefix} -> {to}: led to {from}\n"),
-            (from, None) => format!("  route {prefix} -> {}: removed\n", or_dash(from.as_ref())),
+            (Some(from), Some(to)) => format!("  route changed: {prefix} -> {to}, led to {from}\n"),
+            (from, None) => {
+                format!("  route removed: {prefix} -> {}\n", or_dash(from.as_ref()))
+            }
         });
     }
     let more = tenant.routes.len().saturating_sub(ROUTES_SHOWN);

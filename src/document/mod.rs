@@ -15,5 +15,6 @@ pub(crate) mod prime;
 pub(crate) mod reader;
 pub(crate) mod scalar;
 pub(crate) mod schema;
+pub(crate) mod severity;
 pub(crate) mod tree;
 pub(crate) mod write;

@@ -66,6 +66,14 @@ impl Loader {
                 result => return result,
             }
         }
+        self.open()
+    }
+
+    /// As [`load`](Self::load), where there is an instance: none is made.
+    ///
+    /// # Errors
+    /// As there, and there is no instance.
+    pub fn open(self) -> Result<Writer, InstanceError> {
         let lock = self.dir.lock_within(self.patience)?;
         self.dir.version()?;
         lock.repair_sections()?;

@@ -18,6 +18,8 @@
 
 pub mod apply;
 mod attachment;
+mod census;
+mod counters;
 pub mod document;
 mod error;
 mod events;
@@ -42,6 +44,8 @@ pub mod trace;
 mod warning;
 
 pub use attachment::{Attached, AttachmentError, AttachmentView};
+pub use census::RouteCensus;
+pub use counters::Stats;
 pub use error::{GroupError, GuardError, InstanceError, PublishError};
 pub use events::{Event, EventKind, EventStream};
 pub use instance::{Egress, Writer};
@@ -52,8 +56,7 @@ pub use loader::Loader;
 pub use publish::{Aborted, Published, Step};
 pub use resolve::{resolve, ResolveError};
 pub use retire::{
-    Move, MoveReport, RetireError, RetireGuard, RouteCensus, StillReferenced, ZeroRoutes,
-    MOST_REFRESHED,
+    Move, MoveReport, RetireError, RetireGuard, StillReferenced, ZeroRoutes, MOST_REFRESHED,
 };
 pub use routes::{RouteWriteGuard, VerifyError};
 pub use rows::RouteRow;

@@ -4,8 +4,9 @@
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::ops::ControlFlow;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use super::census::RouteCensus;
 use super::error::{GroupError, GuardError, InstanceError, PublishError};
 use super::instance::Writer;
 use super::known::Known;
@@ -18,7 +19,7 @@ use crate::group::{Class, GroupId, State};
 use crate::kernel::write_barrier::ExclusiveGuard;
 use crate::kernel::SysError;
 use crate::placement::{Fnv12, Fnv5, Scope};
-use crate::route::{Key, Origin, Route, RowError, Target};
+use crate::route::{Key, Route, Target};
 
 /// The right to write routes while nobody else writes any. A group can be disabled only through it,
 /// with a proof that no route names it.
@@ -57,32 +58,6 @@ pub struct RetireGuard<'w> {
     writer: &'w mut Writer,
     ledger: Ledger,
     _lock: ExclusiveGuard,
-}
-
-/// What routes there are.
-#[derive(Debug, Clone, Default)]
-#[non_exhaustive]
-pub struct RouteCensus {
-    /// Routes of all kinds.
-    pub routes: u64,
-    /// Routes that name a group, whichever tenure of it.
-    pub groups: BTreeMap<GroupId, u64>,
-    /// Of these, routes that name a tenure which is over.
-    pub stale: u64,
-    /// Routes by who keeps them in line.
-    pub origins: BTreeMap<Origin, u64>,
-    /// Rows that make no sense.
-    pub unknown: Vec<RowError>,
-    /// How long the look at all of them took.
-    pub duration: Duration,
-}
-
-impl RouteCensus {
-    /// How many routes name a group.
-    #[must_use]
-    pub fn of(&self, group: GroupId) -> u64 {
-        self.groups.get(&group).copied().unwrap_or(0)
-    }
 }
 
 /// What shall become of a route.
@@ -253,30 +228,7 @@ impl<'w> RetireGuard<'w> {
     /// # Errors
     /// They cannot be read to the end, or the groups cannot.
     pub fn scan(&self) -> Result<RouteCensus, InstanceError> {
-        let started = Instant::now();
-        let live: BTreeMap<_, _> = self
-            .writer
-            .groups()?
-            .into_iter()
-            .map(|group| (group.group, group.incarnation))
-            .collect();
-        let mut census = RouteCensus::default();
-        self.writer.for_each_route(|row| {
-            census.routes += 1;
-            match row {
-                Ok((_, route)) => {
-                    *census.origins.entry(route.origin).or_default() += 1;
-                    if let Some((group, incarnation)) = route.group() {
-                        *census.groups.entry(group).or_default() += 1;
-                        census.stale += u64::from(live.get(&group) != Some(&incarnation));
-                    }
-                }
-                Err(error) => census.unknown.push(error),
-            }
-            ControlFlow::Continue(())
-        })?;
-        census.duration = started.elapsed();
-        Ok(census)
+        self.writer.census()
     }
 
     /// Decides for every route whether it moves. Each move is one update, and no move brings back a

@@ -18,8 +18,22 @@ pub const EXPLAIN: &str = include_str!("schema/explain.json");
 /// The schema of a trace.
 pub const TRACE: &str = include_str!("schema/trace.json");
 
+/// The schema of a status.
+pub const STATUS: &str = include_str!("schema/status.json");
+
+/// The schema of what was detached.
+pub const DETACH: &str = include_str!("schema/detach.json");
+
+/// The schema of a line of pins.
+pub const PIN: &str = include_str!("schema/pin.json");
+
+/// The schema of what a pass over pins came to.
+pub const SWEEP: &str = include_str!("schema/sweep.json");
+
 /// Names of all schemas, that of the specification included.
-pub const NAMES: &[&str] = &["spec", "plan", "apply", "explain", "trace"];
+pub const NAMES: &[&str] = &[
+    "spec", "plan", "apply", "explain", "trace", "status", "detach", "pin", "sweep",
+];
 
 /// The schema of this name, if there is one.
 pub fn named(name: &str) -> Option<&'static str> {
@@ -29,6 +43,10 @@ pub fn named(name: &str) -> Option<&'static str> {
         "apply" => Some(APPLY),
         "explain" => Some(EXPLAIN),
         "trace" => Some(TRACE),
+        "status" => Some(STATUS),
+        "detach" => Some(DETACH),
+        "pin" => Some(PIN),
+        "sweep" => Some(SWEEP),
         _ => None,
     }
 }
@@ -42,6 +60,10 @@ pub fn generate(name: &str) -> Option<String> {
         "apply" => Some(of::<super::document::ApplyDocument>(name)),
         "explain" => Some(of::<super::explain::AddressExplain>(name)),
         "trace" => Some(of::<super::trace::TraceDocument>(name)),
+        "status" => Some(of::<super::document::StatusDocument>(name)),
+        "detach" => Some(of::<super::document::DetachDocument>(name)),
+        "pin" => Some(of::<super::document::PinDocument>(name)),
+        "sweep" => Some(of::<super::document::SweepDocument>(name)),
         _ => None,
     }
 }

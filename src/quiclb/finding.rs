@@ -5,18 +5,8 @@ use std::fmt;
 
 use serde::Serialize;
 
+pub use crate::document::severity::Severity;
 use crate::plan::{Check, CheckResult};
-
-/// How bad a finding is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "lowercase")]
-pub enum Severity {
-    /// Worth knowing; packets go where they should.
-    Warning,
-    /// Packets do not go where the specification sends them, or will not after the next fault.
-    Error,
-}
 
 /// Something about an instance that is not as it should be.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -12,6 +12,8 @@ mod netns;
 #[path = "../egress_instance/support.rs"]
 #[allow(dead_code)]
 mod support;
+#[path = "../common/udp6.rs"]
+mod udp6;
 
 mod address;
 mod packets;

@@ -6,6 +6,8 @@
 mod capabilities;
 #[path = "../common/netns.rs"]
 mod netns;
+#[path = "../common/udp6.rs"]
+mod udp6;
 
 mod apply;
 mod barrier;

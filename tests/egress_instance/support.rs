@@ -16,6 +16,8 @@ use guideway::route::{Prefix, TableId};
 use guideway::srv6::{Argument, BaseSid, Mtu, NextHop};
 use guideway::tenant::Tenant;
 
+pub(crate) use crate::udp6::frame;
+
 use crate::netns;
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
@@ -152,18 +154,6 @@ pub(crate) fn serve(writer: &Writer, ifindex: u32, table: u32, classes: &[Class]
     guard.add_interface(ifindex, &tenant(table)).expect("room");
     drop(tickets);
     guard.verify().expect("written");
-}
-
-/// A UDP packet over IPv6 in a frame.
-pub(crate) fn frame(source: &str, destination: &str) -> Vec<u8> {
-    let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x86, 0xdd];
-    frame.extend([0x60, 0, 0, 0, 0, 16, 17, 64]);
-    for address in [source, destination] {
-        frame.extend(address.parse::<Ipv6Addr>().expect("an address").octets());
-    }
-    frame.extend([0x30, 0x39, 1, 0xbb, 0, 16, 0, 0]);
-    frame.extend([0; 8]);
-    frame
 }
 
 /// What the program does with a packet of a tenant.

@@ -156,6 +156,41 @@ fn a_change_is_told_by_class_tenant_and_route_before_it_is_made() {
     });
 }
 
+/// The document that the help shows, and the one beside the tool, to the letter.
+#[test]
+fn the_documents_that_are_shown_work() {
+    isolated("tool_egress::shown", || {
+        machine();
+        let help = egressd(&["--help"]).exits(0).stdout;
+        let (begin, end) = (help.find("  {\"schema\""), help.find("[\"tap0\"]}]}"));
+        let shown = &help[begin.expect("a document")..end.expect("its end") + 12];
+        let shown: Value = serde_json::from_str(shown).expect("JSON");
+        let files = Files::new("shown");
+        let path = files.write("spec.json", &shown);
+        assert_eq!(
+            egressd_json(&["plan", &path]).exits(0).document()["warnings"][0]["code"],
+            "no-gateway"
+        );
+        apply(&path);
+        let went = crate::machine::send("tap0", "2001:db8:aaaa::7", "2001:db8:ffff::1");
+        assert_eq!(
+            went,
+            Some(0x10),
+            "the first example of the specification of placement"
+        );
+        egressd(&["status"]).exits(0);
+        egressd(&["detach", "--purge"]).exits(0);
+
+        crate::netns::veth("tap2", "vm2");
+        crate::netns::veth("uplink1", "peer1");
+        crate::netns::ip(&["link", "set", "uplink1", "mtu", "9000"]);
+        let example = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/egressd/example.json");
+        assert_eq!(plan(example)["warnings"], json!([]));
+        assert_eq!(apply(example)["result"], "created");
+        egressd(&["status"]).exits(0);
+    });
+}
+
 #[test]
 fn every_fault_has_its_pointer_and_nothing_is_made() {
     isolated("tool_egress::faults", || {
@@ -190,6 +225,27 @@ fn every_fault_has_its_pointer_and_nothing_is_made() {
         }
         egressd_json(&["plan", "/nonexistent.json"]).fails(1, "io");
         assert_eq!(state(), "");
+    });
+}
+
+#[test]
+fn an_interface_that_takes_what_cannot_be_encapsulated_is_named() {
+    isolated("tool_egress::big", || {
+        machine();
+        crate::netns::ip(&["link", "set", "tap1", "gso_max_size", "65536"]);
+        let files = Files::new("big");
+        let path = files.write("spec.json", &document());
+        assert_eq!(plan(&path)["interface_warnings"], json!([]));
+        // Kernels before 6.3 have no more.
+        if !guideway::kernel::probe::release().at_least(6, 3) {
+            return;
+        }
+        crate::netns::ip(&["link", "set", "tap1", "gso_max_size", "130000"]);
+        let planned = plan(&path);
+        let advice = &planned["interface_warnings"];
+        assert_eq!(advice[0]["interface"]["name"], "tap1");
+        let message = advice[0]["message"].as_str().expect("text");
+        assert!(message.contains("gso_max_size 65536"), "{message}");
     });
 }
 

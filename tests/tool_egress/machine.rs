@@ -5,11 +5,13 @@ use std::path::{Path, PathBuf};
 
 use guideway::egress::schema;
 use guideway::egress::Egress;
+use guideway::kernel::run::ClassifierRun;
 use guideway::kernel::statedir::StateRoot;
 use serde_json::{json, Value};
 
 use crate::netns::{self, veth};
 use crate::tool::Ran;
+use crate::udp6::frame;
 
 /// A directory of a test's own, removed with it.
 pub(crate) struct Files {
@@ -89,6 +91,31 @@ pub(crate) fn document() -> Value {
 
 pub(crate) fn open() -> Egress {
     Egress::open(&StateRoot::new(netns::BPFFS).egress()).expect("an instance")
+}
+
+/// The shard that the program sends a packet of a tenant to, by its number; none if it does not.
+pub(crate) fn send(interface: &str, source: &str, destination: &str) -> Option<u16> {
+    let frame = frame(source, destination);
+    let run = ClassifierRun {
+        frame: &frame,
+        ifindex: netns::ifindex(interface),
+        gso_bytes: 0,
+        mark: 0,
+        priority: 0,
+    };
+    let done = run.run(open().program()).expect("a run");
+    const REDIRECT: i32 = 7;
+    // The fourth word of the outer destination address.
+    (done.action == REDIRECT).then(|| u16::from_be_bytes([done.frame[44], done.frame[45]]))
+}
+
+/// Has so many addresses of tenant 42 send a packet; where each went.
+pub(crate) fn send_from(addresses: u16) -> Vec<u16> {
+    let sent = (1..=addresses).map(|host| {
+        let source = format!("2001:db8:aaaa::{host:x}");
+        send("tap0", &source, "2001:db8:ffff::1").expect("a shard")
+    });
+    sent.collect()
 }
 
 impl Ran {

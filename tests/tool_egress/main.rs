@@ -2,15 +2,20 @@
 //! The egress tool as its users meet it: the built binary, its exit codes, its documents.
 
 mod applying;
+mod detaching;
 mod explaining;
 mod machine;
+mod pinned;
 mod place;
+mod status;
 mod usage;
 
 #[path = "../common/netns.rs"]
 mod netns;
 #[path = "../common/tool.rs"]
 mod tool;
+#[path = "../common/udp6.rs"]
+mod udp6;
 
 use tool::Ran;
 

@@ -38,6 +38,36 @@ fn help_and_version_are_no_errors() {
 }
 
 #[test]
+fn lines_of_json_are_asked_for_by_either_name() {
+    for form in [
+        &["-o", "jsonl"][..],
+        &["--output=jsonl"],
+        &["-ojson"],
+        &["-o=jsonl"],
+    ] {
+        let place = "place --hash-table 42 --source 10.0.0.7 --shards 2001:db8:ff09:10:e000::";
+        let place: Vec<_> = place.split_whitespace().collect();
+        egressd(&[form, &place].concat()).exits(0).object();
+        egressd(&[form, &["no-such-verb"]].concat()).fails(2, "usage");
+    }
+}
+
+#[test]
+fn schemas_are_printed() {
+    for name in [
+        "spec", "plan", "apply", "status", "detach", "pin", "sweep", "error",
+    ] {
+        let printed = egressd(&["schema", name]).exits(0).stdout;
+        let schema: serde_json::Value = serde_json::from_str(&printed).expect("JSON");
+        assert!(schema["$id"]
+            .as_str()
+            .expect("text")
+            .ends_with(&format!("{name}:v1")));
+    }
+    egressd_json(&["schema", "other"]).fails(2, "usage");
+}
+
+#[test]
 fn a_reader_that_has_enough_is_no_error_and_a_full_disk_is_one() {
     let place = "place --hash-table 42 --source 10.0.0.7 --shards 2001:db8:ff09:10:e000::";
     let command = || {

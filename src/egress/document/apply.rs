@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::interfaces::{InterfaceName, Interfaces};
 use super::Error;
 use crate::egress::apply::{Applied, How};
-use crate::egress::{InstanceError, Limits, Loader, Published};
+use crate::egress::{resolve, InstanceError, Limits, Loader, Published};
 use crate::egress_spec::{Spec, SpecDigest, Warning};
 use crate::error::ErrorKind;
 use crate::group::{Change, Class};
@@ -132,7 +132,7 @@ pub fn apply(
     lock: Duration,
 ) -> Result<ApplyDocument, Error> {
     let interfaces = Interfaces::read()?;
-    let wanted = interfaces.resolve(spec)?;
+    let wanted = resolve(spec)?;
     let limits = Limits::try_from(spec.limits())?;
     let existed = dir.exists().map_err(InstanceError::from)?;
     let mut writer = Loader::new(dir).limits(limits).patience(lock).load()?;

@@ -2,7 +2,8 @@
 //! Why there is no document.
 
 use crate::egress::apply::{ApplyError, CompareError};
-use crate::egress::{AttachmentError, InstanceError, LimitError};
+use crate::egress::pins::SweepError;
+use crate::egress::{AttachmentError, InstanceError, LimitError, ResolveError};
 use crate::egress_spec::Faults;
 use crate::error::ErrorKind;
 use crate::kernel::SysError;
@@ -29,9 +30,28 @@ pub enum Error {
     /// It is not known where the program is attached.
     #[error(transparent)]
     Attachment(#[from] AttachmentError),
+    /// The pins could not be gone through.
+    #[error(transparent)]
+    Sweep(#[from] SweepError),
+    /// There is no interface of this name.
+    #[error("there is no interface {name} here")]
+    #[non_exhaustive]
+    NoInterface {
+        /// The name.
+        name: String,
+    },
     /// The kernel refused a call.
     #[error(transparent)]
     Sys(#[from] SysError),
+}
+
+impl From<ResolveError> for Error {
+    fn from(error: ResolveError) -> Self {
+        match error {
+            ResolveError::Faults(faults) => Self::Faults(faults),
+            ResolveError::Sys(error) => Self::Sys(error),
+        }
+    }
 }
 
 impl Error {
@@ -43,6 +63,8 @@ impl Error {
             Self::Compare(error) => error.kind(),
             Self::Apply(error) => error.kind(),
             Self::Attachment(error) => error.kind(),
+            Self::Sweep(error) => error.kind(),
+            Self::NoInterface { .. } => ErrorKind::NotFound,
             Self::Sys(error) => error.kind(),
         }
     }

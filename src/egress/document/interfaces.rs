@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! The interfaces of this machine: indices for names, and names for indices.
+//! The names of this machine's interfaces.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::Error;
-use crate::addr::MacAddr;
-use crate::egress_spec::{InterfaceFacts, Resolved, Spec};
 use crate::kernel::netdev::{self, Interface};
 use crate::kernel::SysError;
 
@@ -46,6 +43,12 @@ impl Interfaces {
         self.0.get(&ifindex)
     }
 
+    /// The index of the interface of this name.
+    pub(super) fn find(&self, name: &str) -> Option<u32> {
+        let mut all = self.0.values();
+        all.find(|one| one.name == name).map(|one| one.index)
+    }
+
     /// What to call the interface with this index.
     pub(super) fn name(&self, ifindex: u32) -> InterfaceName {
         let name = self.get(ifindex).map(|interface| interface.name.clone());
@@ -58,28 +61,4 @@ impl Interfaces {
     ) -> Vec<InterfaceName> {
         indices.into_iter().map(|&index| self.name(index)).collect()
     }
-
-    pub(super) fn resolve(&self, spec: &Spec) -> Result<Resolved, Error> {
-        let by_name: BTreeMap<_, _> = self
-            .0
-            .values()
-            .map(|one| (one.name.as_str(), one))
-            .collect();
-        let facts = |one: &&Interface| InterfaceFacts {
-            ifindex: one.index,
-            mac: MacAddr::new(one.mac),
-            mtu: one.mtu,
-        };
-        spec.resolve(|name| by_name.get(name.as_str()).map(facts))
-            .map_err(Error::Faults)
-    }
-}
-
-/// Puts the interfaces of the calling thread's network namespace in the place of their names.
-///
-/// # Errors
-/// [`Error::Faults`] names every interface that does not exist or does not do; or the kernel does
-/// not list its interfaces.
-pub fn resolve(spec: &Spec) -> Result<Resolved, Error> {
-    Interfaces::read()?.resolve(spec)
 }

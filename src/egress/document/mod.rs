@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! The egress of this machine in documents: what a specification would change, what was changed.
+//! The egress of this machine in documents: what a specification would change, what was changed, and
+//! what is there.
 //!
 //! Each document says in `schema` which form it has, serialises as one JSON object, and is described
 //! by a [JSON Schema](super::schema). Names of interfaces are those of the calling thread's network
@@ -7,19 +8,37 @@
 
 mod apply;
 mod class;
+mod collect;
+mod detach;
+mod diagnose;
 mod error;
+mod finding;
 mod interfaces;
+mod pins;
 mod plan;
 mod risk;
 mod routes;
+mod status;
+mod sweep;
 
 pub use apply::{apply, ApplyDocument, ApplyResult, ApplySchema, GroupApplied, NotApplied};
 pub use class::{ClassPlan, GroupSettings, MemberChange, MemberPlan};
+pub use collect::status;
+pub use detach::{detach, DetachDocument, DetachSchema, InterfaceDetached, LeftBehind};
 pub use error::Error;
-pub use interfaces::{resolve, InterfaceName};
+pub use finding::{Finding, FindingCode};
+pub use interfaces::InterfaceName;
+pub use pins::{pins, FlowDocument, PinDocument, PinFilter, PinSchema};
 pub use plan::{
-    plan, DuplicateClass, InterfaceChange, InterfacePlan, PlanDocument, PlanResult, PlanSchema,
-    RetiredGroup, SettingChange, TenantPlan, TenantRemoval,
+    plan, DuplicateClass, InterfaceAdvice, InterfaceChange, InterfacePlan, PlanDocument,
+    PlanResult, PlanSchema, RetiredGroup, SettingChange, TenantPlan, TenantRemoval,
 };
 pub use risk::PinsAtRisk;
 pub use routes::RoutePlan;
+pub use status::{
+    AttachmentStatus, AttachmentWay, GroupStatus, Health, MemberStatus, PacketStatus, PinStatus,
+    ProgramStatus, RouteStatus, StatusDocument, StatusSchema, TenantStatus,
+};
+pub use sweep::{expire, remove, SweepDocument, SweepRule, SweepSchema};
+
+pub use crate::document::severity::Severity;

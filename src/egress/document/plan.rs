@@ -13,7 +13,7 @@ use super::routes::RoutePlan;
 use super::Error;
 use crate::document::field::Written;
 use crate::egress::apply::{Changes, TenantChanges};
-use crate::egress::{Egress, InstanceError, Limits};
+use crate::egress::{resolve, warnings, Egress, InstanceError, Limits};
 use crate::egress_spec::{Memory, Resolved, Spec, SpecDigest, Warning};
 use crate::encap::Encap;
 use crate::group::{Class, GroupId, Snapshot};
@@ -56,8 +56,21 @@ pub struct PlanDocument {
     pub memory_bytes: Memory,
     /// All of it together.
     pub memory_total_bytes: u64,
+    /// What is to be known of tenants' interfaces.
+    pub interface_warnings: Vec<InterfaceAdvice>,
     /// What works but may not be what was meant.
     pub warnings: Vec<Warning>,
+}
+
+/// Something about a tenant's interface that works and may lose packets.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct InterfaceAdvice {
+    /// The interface.
+    pub interface: InterfaceName,
+    /// What it is, and what to do about it.
+    pub message: String,
 }
 
 /// Names the form of a plan.
@@ -182,7 +195,7 @@ pub struct TenantRemoval {
 /// with other limits.
 pub fn plan(dir: &StateDir, spec: &Spec) -> Result<PlanDocument, Error> {
     let interfaces = Interfaces::read()?;
-    let wanted = interfaces.resolve(spec)?;
+    let wanted = resolve(spec)?;
     let limits = Limits::try_from(spec.limits())?;
     let cpus = u32::try_from(probe::possible_cpus()?).unwrap_or(u32::MAX);
     let memory = spec.limits().memory(cpus);
@@ -241,10 +254,26 @@ pub fn plan(dir: &StateDir, spec: &Spec) -> Result<PlanDocument, Error> {
         interfaces_removed: interfaces.names(&changes.interfaces_removed),
         attached: interfaces.names(&changes.attached),
         detached: interfaces.names(&changes.detached),
+        interface_warnings: advice(&wanted, &interfaces),
         memory_total_bytes: memory.total(),
         memory_bytes: memory,
         warnings: spec.warnings(),
     })
+}
+
+fn advice(wanted: &Resolved, interfaces: &Interfaces) -> Vec<InterfaceAdvice> {
+    let tenants = wanted.tenants.iter();
+    let indices = tenants.flat_map(|tenant| tenant.interfaces.keys());
+    let found = indices.filter_map(|ifindex| interfaces.get(*ifindex));
+    let advice = found.flat_map(|interface| {
+        warnings(interface)
+            .into_iter()
+            .map(|warning| InterfaceAdvice {
+                interface: interfaces.name(interface.index),
+                message: warning.to_string(),
+            })
+    });
+    advice.collect()
 }
 
 /// What there is, as far as a plan tells of it.
@@ -342,7 +371,8 @@ fn settings(before: Option<&Encap>, after: &Encap) -> Vec<SettingChange> {
     changes.filter(|change| change.from != change.to).collect()
 }
 
-fn members(encap: &Encap) -> serde_json::Map<String, Value> {
+/// The members of a configuration by the names that specifications have for them.
+pub(super) fn members(encap: &Encap) -> serde_json::Map<String, Value> {
     // Plain data with text keys always serialises, here as an object.
     let written = serde_json::to_value(encap.written()).unwrap_or_default();
     let mut members = match written {

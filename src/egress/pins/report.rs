@@ -8,7 +8,8 @@ use std::time::Duration;
 use crate::abi;
 
 /// How many pins stand how.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Standings {
     /// In use, or not idle for long enough; also of members that nothing reaches at the moment.
     pub live: u64,
@@ -41,7 +42,8 @@ impl AddAssign for Standings {
 }
 
 /// How many pins were deleted, by the counter that says why.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Removed {
     /// Idle for too long, or left dead.
     pub idle: u64,

@@ -10,7 +10,9 @@ use crate::kernel::SysError;
 use crate::route::TableId;
 
 /// How a pin stands. How many do, and more of what it means: [`Standings`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
 pub enum Standing {
     /// In use, or not idle for long enough.
     Live,
@@ -122,7 +124,7 @@ impl Rules {
 }
 
 impl Standings {
-    fn count(&mut self, standing: Standing) {
+    pub(in crate::egress) fn count(&mut self, standing: Standing) {
         *match standing {
             Standing::Live => &mut self.live,
             Standing::Idle => &mut self.idle,

@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Looks at an instance.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::interfaces::Interfaces;
+use super::plan::members;
+use super::status::{
+    AttachmentStatus, AttachmentWay, GroupStatus, Health, MemberStatus, PacketStatus, PinStatus,
+    ProgramStatus, RouteStatus, StatusDocument, StatusSchema, TenantStatus,
+};
+use super::Error;
+use crate::egress::pins::{self, TenantPins, Tick};
+use crate::egress::{Attached, AttachmentView, Egress, InstanceError, RouteCensus, Stats};
+use crate::encap::Encap;
+use crate::group::{Counters, GroupId, Slot, Snapshot};
+use crate::hex;
+use crate::kernel::clock;
+use crate::kernel::statedir::StateDir;
+use crate::reason::egress::EndKind;
+use crate::route::{Origin, TableId};
+use crate::tenant::{PinQuota, Tenant};
+
+/// Looks after which what is counted of pins and what there is must have agreed once, if packets
+/// only came in between.
+const LOOKS: usize = 3;
+
+/// What the instance of `dir` does, seen from the calling thread's network namespace. Takes no lock
+/// and changes nothing.
+///
+/// # Errors
+/// The instance cannot be read.
+pub fn status(dir: &StateDir) -> Result<StatusDocument, Error> {
+    let egress = Egress::open(dir)?;
+    let (pins, drift) = pins_and_drift(&egress)?;
+    let look = Look {
+        encap: egress.encap()?,
+        groups: egress.groups()?,
+        tenants: egress.tenants()?,
+        census: egress.census()?,
+        attachments: egress.attachments()?,
+        stats: egress.stats()?,
+        interfaces: Interfaces::read()?,
+        program: egress.program().id(),
+        pins,
+        drift,
+    };
+    let findings = look.findings();
+    let program = egress.program();
+    let mut document = StatusDocument {
+        schema: StatusSchema::V1,
+        health: Health::Sound,
+        program: ProgramStatus {
+            id: program.id(),
+            name: program.name().to_owned(),
+            tag: hex::encode(&program.tag()),
+        },
+        configuration: look.encap.as_ref().map(members),
+        groups: look
+            .groups
+            .iter()
+            .map(|group| Ok(look.group(group, &egress.slot_counters(group.group)?)))
+            .collect::<Result<_, Error>>()?,
+        tenants: look.tenants(),
+        routes: look.routes(egress.limits().routes()),
+        attachments: look
+            .attachments
+            .iter()
+            .map(|view| look.attachment(view))
+            .collect(),
+        packets: packets(&look.stats),
+        selection: named(&look.stats.selection, |one| one.name()),
+        events: named(&look.stats.events, |one| one.name()),
+        pins: look.pin_status(),
+        memory_bytes: egress.memory_bytes()?,
+        findings,
+    };
+    if document.has_errors() {
+        document.health = Health::Degraded;
+    }
+    Ok(document)
+}
+
+/// The pins, and the tenants whose count differs by the same in every look: packets that come in
+/// between make other differences.
+fn pins_and_drift(
+    egress: &Egress,
+) -> Result<(pins::Status, BTreeMap<TableId, i64>), InstanceError> {
+    let mut status = egress.pin_status(Tick::now())?;
+    let mut drift: BTreeMap<_, _> = status.drifts().collect();
+    for _ in 1..LOOKS {
+        if drift.is_empty() {
+            break;
+        }
+        status = egress.pin_status(Tick::now())?;
+        let again: BTreeMap<_, _> = status.drifts().collect();
+        drift.retain(|table, drift| again.get(table) == Some(drift));
+    }
+    Ok((status, drift))
+}
+
+fn named<T: Copy + Ord>(
+    counts: &BTreeMap<T, u64>,
+    name: fn(T) -> &'static str,
+) -> BTreeMap<&'static str, u64> {
+    counts
+        .iter()
+        .map(|(one, count)| (name(*one), *count))
+        .collect()
+}
+
+fn packets(stats: &Stats) -> PacketStatus {
+    let mut packets = PacketStatus::default();
+    for (end, &count) in &stats.ends {
+        packets.total += count;
+        let kind = match end.kind() {
+            EndKind::Outcome => &mut packets.outcomes,
+            EndKind::Skip => &mut packets.skips,
+            EndKind::Drop => &mut packets.drops,
+        };
+        kind.insert(end.name(), count);
+    }
+    packets
+}
+
+/// All that was seen.
+pub(super) struct Look {
+    pub(super) encap: Option<Encap>,
+    pub(super) groups: Vec<Snapshot>,
+    /// By interface.
+    pub(super) tenants: BTreeMap<u32, Tenant>,
+    pub(super) census: RouteCensus,
+    pub(super) attachments: Vec<AttachmentView>,
+    pub(super) stats: Stats,
+    pub(super) interfaces: Interfaces,
+    pub(super) program: u32,
+    pub(super) pins: pins::Status,
+    pub(super) drift: BTreeMap<TableId, i64>,
+}
+
+impl Look {
+    fn group(&self, group: &Snapshot, counters: &[Counters]) -> GroupStatus {
+        let mut table: BTreeMap<u16, u32> = BTreeMap::new();
+        for &slot in &group.table {
+            *table.entry(slot).or_default() += 1;
+        }
+        let size = u32::try_from(group.table.len()).unwrap_or(u32::MAX);
+        let members = group.members.iter().map(|member| {
+            let slots = table.get(&member.slot.get()).copied().unwrap_or(0);
+            let counted = counters.get(usize::from(member.slot.get()));
+            let counted = counted.copied().unwrap_or_default();
+            let pins = self.member_pins(group.group, member.slot);
+            MemberStatus {
+                slot: member.slot.get(),
+                generation: member.generation.get(),
+                sid: member.sid,
+                state: member.state(),
+                weight: member.weight,
+                table_slots: slots,
+                share: f64::from(slots) / f64::from(size.max(1)),
+                packets: counted.packets.wrapping_sub(member.base.packets),
+                bytes: counted.bytes.wrapping_sub(member.base.bytes),
+                pins: pins.current,
+                former_pins: pins.former,
+                interface: member
+                    .next_hop
+                    .map(|hop| self.interfaces.name(hop.ifindex())),
+            }
+        });
+        let age_ns = clock::wall_ns().saturating_sub(group.published_ns);
+        let pins = self.pins.groups.get(&group.group);
+        GroupStatus {
+            group: group.group.get(),
+            class: group.class,
+            state: group.state,
+            hash_group: group.hash_group.0,
+            settings: (&group.settings).into(),
+            incarnation: group.incarnation.get(),
+            publication: group.publication.get(),
+            age_seconds: age_ns / 1_000_000_000,
+            table_size: size,
+            digest: group.digest.to_string(),
+            ineligible: group.ineligible,
+            routes: self.census.of(group.group),
+            pins: pins.copied().unwrap_or_default(),
+            members: members.collect(),
+        }
+    }
+
+    fn member_pins(&self, group: GroupId, slot: Slot) -> pins::MemberPins {
+        let pins = self.pins.members.get(&(group, slot));
+        pins.copied().unwrap_or_default()
+    }
+
+    /// Everybody who has an interface, a route, or a count of pins.
+    pub(super) fn tables(&self) -> BTreeSet<TableId> {
+        let tenants = self.tenants.values().map(|tenant| tenant.table);
+        let routed = self.census.tables.keys().copied();
+        tenants
+            .chain(routed)
+            .chain(self.pins.tenants.keys().copied())
+            .collect()
+    }
+
+    /// Interfaces of a tenant, and what they say of it.
+    pub(super) fn rows(&self, table: TableId) -> impl Iterator<Item = (u32, &Tenant)> {
+        let rows = self.tenants.iter();
+        let rows = rows.filter(move |(_, tenant)| tenant.table == table);
+        rows.map(|(ifindex, tenant)| (*ifindex, tenant))
+    }
+
+    fn tenants(&self) -> Vec<TenantStatus> {
+        let tenants = self.tables().into_iter().map(|table| {
+            let known = self.rows(table).next().map(|(_, tenant)| tenant);
+            let pins = self.tenant_pins(table);
+            TenantStatus {
+                table: table.get(),
+                argument: known.map(|tenant| tenant.argument.get()),
+                hash_table: known.map(|tenant| tenant.hash_table.0),
+                interfaces: self
+                    .rows(table)
+                    .map(|(index, _)| self.interfaces.name(index))
+                    .collect(),
+                routes: self.census.tables.get(&table).copied().unwrap_or(0),
+                pins: pins.pins,
+                pins_counted: pins.counted,
+                pin_quota: known.and_then(quota),
+                pins_refused: pins.refused,
+            }
+        });
+        tenants.collect()
+    }
+
+    pub(super) fn tenant_pins(&self, table: TableId) -> TenantPins {
+        self.pins.tenants.get(&table).copied().unwrap_or_default()
+    }
+
+    fn routes(&self, limit: u32) -> RouteStatus {
+        let mut by_class: BTreeMap<String, u64> = BTreeMap::new();
+        for (group, routes) in &self.census.groups {
+            let snapshot = self.groups.iter().find(|snapshot| snapshot.group == *group);
+            let class = snapshot.map_or_else(
+                || format!("group {group}"),
+                |snapshot| snapshot.class.to_string(),
+            );
+            *by_class.entry(class).or_default() += routes;
+        }
+        let origins = self.census.origins.iter();
+        let foreign = origins.filter(|(origin, _)| **origin != Origin::default());
+        RouteStatus {
+            total: self.census.routes,
+            limit,
+            by_class,
+            dead: self.census.dead,
+            foreign: foreign.map(|(_, routes)| routes).sum(),
+            unknown: self.census.unknown.len() as u64,
+        }
+    }
+
+    fn attachment(&self, view: &AttachmentView) -> AttachmentStatus {
+        let (way, link_id, filter) = match view.how {
+            Attached::Tcx { link_id } => (AttachmentWay::Tcx, Some(link_id), None),
+            Attached::Clsact { filter } => (AttachmentWay::Clsact, None, Some(filter)),
+        };
+        AttachmentStatus {
+            interface: self.interfaces.name(view.ifindex),
+            way,
+            link_id,
+            priority: filter.map(|filter| filter.priority.get()),
+            handle: filter.map(|filter| filter.handle.get()),
+            program_id: view.program_id,
+            alive: view.program_id == Some(self.program),
+        }
+    }
+
+    fn pin_status(&self) -> PinStatus {
+        let pins = &self.pins;
+        PinStatus {
+            standing: pins.pins,
+            by_source: pins.by_source,
+            source_capacity: pins.source_capacity,
+            by_flow: pins.by_flow,
+            flow_capacity: pins.flow_capacity,
+            unknown: pins.unreadable,
+            drift: self
+                .drift
+                .iter()
+                .map(|(table, drift)| (table.get(), *drift))
+                .collect(),
+        }
+    }
+}
+
+/// How many pins a tenant may have, if that is limited.
+pub(super) fn quota(tenant: &Tenant) -> Option<u32> {
+    Some(tenant.pin_quota)
+        .filter(|&quota| quota != PinQuota::UNLIMITED)
+        .map(|quota| quota.0)
+}

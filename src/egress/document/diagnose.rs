@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! What of an instance is not as it should be.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::collect::{quota, Look};
+use super::finding::{Finding, FindingCode};
+use crate::group::{MemberState, State};
+use crate::reason::egress::End;
+
+/// Of a table of pins, the tenths from which on it is said that it fills.
+const FULL_TENTHS: u64 = 9;
+
+impl Look {
+    /// Everything that is not as it should be.
+    pub(super) fn findings(&self) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        if self.encap.is_none() {
+            let message = "no configuration is published: packets pass untouched";
+            findings.push(Finding::new(
+                FindingCode::NoConfiguration,
+                "configuration",
+                message,
+            ));
+        }
+        self.of_groups(&mut findings);
+        self.of_routes(&mut findings);
+        self.of_interfaces(&mut findings);
+        self.of_tenants(&mut findings);
+        self.of_pins(&mut findings);
+        for end in [End::BadSnapshot, End::MemberDead] {
+            let count = self.stats.ends.get(&end).copied().unwrap_or(0);
+            if count > 0 {
+                let message = format!("{count} packets: {}", end.explanation());
+                findings.push(Finding::new(FindingCode::Internal, end, message));
+            }
+        }
+        findings
+    }
+
+    fn of_groups(&self, findings: &mut Vec<Finding>) {
+        let mut classes = BTreeMap::new();
+        for group in self.groups.iter().filter(|group| group.forwards()) {
+            let mut find = |code, message| findings.push(Finding::new(code, group.class, message));
+            if let Some(first) = classes.insert(group.class, group.group) {
+                let message = format!("groups {first} and {} forward for it", group.group);
+                find(FindingCode::DuplicateClass, message);
+            }
+            if group.state == State::Closing {
+                let routes = self.census.of(group.group);
+                let message = format!(
+                    "group {} closes, and {routes} routes lead to it",
+                    group.group
+                );
+                find(FindingCode::ClosingGroup, message);
+            }
+            if !group
+                .members
+                .iter()
+                .any(|member| member.is_active() && member.weight > 0)
+            {
+                let message = format!(
+                    "none of {} members takes new addresses: packets without a pin are dropped",
+                    group.members.len()
+                );
+                find(FindingCode::NobodyActive, message);
+            }
+            for member in &group.members {
+                if member.state() == MemberState::Unreachable {
+                    let message = format!("nothing reaches shard {}", member.sid);
+                    find(FindingCode::UnreachableShard, message);
+                }
+            }
+        }
+    }
+
+    fn of_routes(&self, findings: &mut Vec<Finding>) {
+        if self.census.dead > 0 {
+            let message = format!(
+                "{} routes lead to a group that is gone: their packets are dropped",
+                self.census.dead
+            );
+            findings.push(Finding::new(FindingCode::DeadRoutes, "routes", message));
+        }
+        if let Some(first) = self.census.unknown.first() {
+            let message = format!("{}, the first: {first}", self.census.unknown.len());
+            findings.push(Finding::new(FindingCode::UnknownRows, "routes", message));
+        }
+    }
+
+    fn of_interfaces(&self, findings: &mut Vec<Finding>) {
+        let attached = self.attachments.iter();
+        let attached = attached.filter(|view| view.program_id == Some(self.program));
+        let attached: BTreeSet<_> = attached.map(|view| view.ifindex).collect();
+        for (ifindex, tenant) in &self.tenants {
+            let name = self.interfaces.name(*ifindex);
+            let whose = format!("an interface of tenant {}", tenant.table);
+            if self.interface(*ifindex, &whose, findings) && !attached.contains(ifindex) {
+                let message = format!("{whose}, and the program is not on it: its packets pass");
+                findings.push(Finding::new(FindingCode::NotAttached, name, message));
+            }
+        }
+        for view in &self.attachments {
+            if !self.tenants.contains_key(&view.ifindex) {
+                let message = "the program is attached there, and it is no tenant's";
+                let name = self.interfaces.name(view.ifindex);
+                findings.push(Finding::new(FindingCode::AttachedForNobody, name, message));
+            }
+        }
+        let forwarding = self.groups.iter().filter(|group| group.forwards());
+        let members = forwarding.flat_map(|group| &group.members);
+        let hops = members.filter_map(|member| member.next_hop);
+        let uplinks: BTreeSet<_> = hops.map(|hop| hop.ifindex()).collect();
+        for ifindex in uplinks {
+            self.interface(ifindex, "the interface to shards", findings);
+        }
+    }
+
+    /// Whether the interface is there.
+    fn interface(&self, ifindex: u32, what: &str, findings: &mut Vec<Finding>) -> bool {
+        let name = self.interfaces.name(ifindex);
+        match self.interfaces.get(ifindex) {
+            None => {
+                let message = format!("{what} does not exist any more");
+                findings.push(Finding::new(FindingCode::NoInterface, name, message));
+                false
+            }
+            Some(interface) => {
+                if !interface.up {
+                    let message = format!("{what} is down");
+                    findings.push(Finding::new(FindingCode::InterfaceDown, name, message));
+                }
+                true
+            }
+        }
+    }
+
+    fn of_tenants(&self, findings: &mut Vec<Finding>) {
+        for table in self.tables() {
+            let object = format!("tenant {table}");
+            let Some((_, tenant)) = self.rows(table).next() else {
+                let routes = self.census.tables.get(&table).copied().unwrap_or(0);
+                let pins = self.tenant_pins(table).pins.total();
+                let message = format!("no interface, {routes} routes, {pins} pins");
+                findings.push(Finding::new(FindingCode::AbandonedTenant, object, message));
+                continue;
+            };
+            let pins = self.tenant_pins(table);
+            let quota = quota(tenant).filter(|&quota| quota > 0).map(u64::from);
+            if quota.is_some_and(|quota| pins.counted >= Some(quota)) {
+                let message = format!(
+                    "has all {} pins that it may have; {} were refused ever",
+                    pins.counted.unwrap_or(0),
+                    pins.refused
+                );
+                findings.push(Finding::new(FindingCode::QuotaReached, object, message));
+            }
+        }
+    }
+
+    fn of_pins(&self, findings: &mut Vec<Finding>) {
+        for (table, drift) in &self.drift {
+            let pins = self.tenant_pins(*table);
+            let message = format!(
+                "{} pins are counted, {} are there: {drift:+}",
+                pins.counted.unwrap_or(0),
+                pins.pins.total()
+            );
+            let object = format!("tenant {table}");
+            findings.push(Finding::new(FindingCode::PinDrift, object, message));
+        }
+        if self.pins.unreadable > 0 {
+            let message = format!("{} pins make no sense", self.pins.unreadable);
+            findings.push(Finding::new(FindingCode::UnknownRows, "pins", message));
+        }
+        let tables = [
+            (
+                "pins of addresses",
+                self.pins.by_source,
+                self.pins.source_capacity,
+            ),
+            ("pins of flows", self.pins.by_flow, self.pins.flow_capacity),
+        ];
+        for (what, used, capacity) in tables {
+            if used * 10 >= u64::from(capacity) * FULL_TENTHS {
+                let message =
+                    format!("{used} of {capacity} are in use; a full table takes no more");
+                findings.push(Finding::new(FindingCode::PinsFill, what, message));
+            }
+        }
+    }
+}

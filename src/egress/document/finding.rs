@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! What is not as it should be with the egress of a node.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::document::choice::choice;
+use crate::document::severity::Severity;
+
+choice! {
+    /// Machine name of a finding.
+    #[non_exhaustive]
+    pub enum FindingCode {
+        /// No configuration is published: packets pass untouched.
+        NoConfiguration = "no-configuration",
+        /// No member of a group takes new addresses: packets without a pin are dropped.
+        NobodyActive = "nobody-active",
+        /// Nothing reaches a member.
+        UnreachableShard = "unreachable-shard",
+        /// A group waits to be disabled.
+        ClosingGroup = "closing-group",
+        /// Two groups forward for one class.
+        DuplicateClass = "duplicate-class",
+        /// Routes lead to a group that is gone: their packets are dropped.
+        DeadRoutes = "dead-routes",
+        /// Rows that no writer of this library makes.
+        UnknownRows = "unknown-rows",
+        /// The program is not on an interface of a tenant.
+        NotAttached = "not-attached",
+        /// An interface of a tenant, or one to a shard, does not exist.
+        NoInterface = "no-interface",
+        /// An interface of a tenant, or one to a shard, is down.
+        InterfaceDown = "interface-down",
+        /// The program is on an interface that is no tenant's.
+        AttachedForNobody = "attached-for-nobody",
+        /// Routes or pins of a tenant without an interface.
+        AbandonedTenant = "abandoned-tenant",
+        /// The count of a tenant's pins is not that of its pins.
+        PinDrift = "pin-drift",
+        /// A table of pins fills up.
+        PinsFill = "pins-fill",
+        /// A tenant has as many pins as it may have.
+        QuotaReached = "quota-reached",
+        /// The program met what it never should.
+        Internal = "internal",
+    }
+}
+
+impl FindingCode {
+    /// How bad it is.
+    pub const fn severity(self) -> Severity {
+        match self {
+            Self::UnreachableShard
+            | Self::ClosingGroup
+            | Self::InterfaceDown
+            | Self::AttachedForNobody
+            | Self::AbandonedTenant
+            | Self::PinsFill
+            | Self::QuotaReached => Severity::Warning,
+            Self::NoConfiguration
+            | Self::NobodyActive
+            | Self::DuplicateClass
+            | Self::DeadRoutes
+            | Self::UnknownRows
+            | Self::NotAttached
+            | Self::NoInterface
+            | Self::PinDrift
+            | Self::Internal => Severity::Error,
+        }
+    }
+
+    /// What to do about it; nothing where that depends.
+    const fn remedy(self) -> Option<&'static str> {
+        match self {
+            Self::NoConfiguration
+            | Self::NotAttached
+            | Self::DeadRoutes
+            | Self::DuplicateClass
+            | Self::ClosingGroup
+            | Self::AttachedForNobody
+            | Self::AbandonedTenant => Some("apply the specification again"),
+            Self::NoInterface => {
+                Some("apply a specification that names interfaces which are there")
+            }
+            Self::PinsFill => Some("pins --expire removes those that nobody uses"),
+            Self::NobodyActive
+            | Self::UnreachableShard
+            | Self::UnknownRows
+            | Self::InterfaceDown
+            | Self::PinDrift
+            | Self::QuotaReached
+            | Self::Internal => None,
+        }
+    }
+}
+
+/// Something that is not as it should be.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct Finding {
+    /// Machine name.
+    pub code: FindingCode,
+    /// How bad it is.
+    pub severity: Severity,
+    /// What it is about: a class, a tenant, an interface.
+    pub object: String,
+    /// What is the matter.
+    pub message: String,
+    /// What to do about it.
+    pub remedy: Option<&'static str>,
+}
+
+impl Finding {
+    pub(super) fn new(
+        code: FindingCode,
+        object: impl fmt::Display,
+        message: impl Into<String>,
+    ) -> Self {
+        Self {
+            code,
+            severity: code.severity(),
+            object: object.to_string(),
+            message: message.into(),
+            remedy: code.remedy(),
+        }
+    }
+}
