@@ -65,7 +65,8 @@ compilers: setup
 	for clang in clang-14 clang-16 clang-19 clang-22; do \
 	    if command -v $$clang >/dev/null && [ "$$($$clang --version | head -1)" != "$$default" ]; then \
 	        echo "== $$clang =="; tested="$$tested $$clang"; \
-	        GUIDEWAY_CLANG=$$clang $(CARGO) test --test kernel_object --test kernel_keys --test differential 2>&1 | tee -a $(TEST_LOG); \
+	        GUIDEWAY_CLANG=$$clang $(CARGO) test --test kernel_object --test kernel_keys \
+	            --test differential --test egress --test egress_pins 2>&1 | tee -a $(TEST_LOG); \
 	    fi; \
 	done; \
 	echo "Compilers tested beside $$default:$${tested:- none, as no other is installed}"

@@ -313,12 +313,13 @@ static __always_inline void gw_judge_batch(struct gw_walk *walk, void *judge)
 
 /* Gathers a pin that the pass is about; where its key belongs, or NULL. */
 static __always_inline struct gw_found_pin *gw_gather(struct gw_walk *walk, __u32 table_id,
-						      __u32 group_id, const struct gw_pin *pin,
+						      __u32 group_id, struct gw_pin *pin,
 						      void *judge)
 {
 	const struct gw_pin_pass *ctx = walk->ctx;
 	struct gw_pin_batch *batch = walk->batch;
-	__u64 bind = gw_load_pin(pin);
+	/* Atomic, for the barrier: the time that is read later must be no older, or a new pin looks idle. */
+	__u64 bind = __sync_fetch_and_add(&pin->bind, 0);
 	struct gw_held held = gw_held(bind);
 	struct gw_found_pin *room;
 
@@ -342,7 +343,7 @@ static __always_inline struct gw_found_pin *gw_gather(struct gw_walk *walk, __u3
 	return room;
 }
 
-static long gw_gather_source(void *map, const struct gw_pin_key *key, const struct gw_pin *pin,
+static long gw_gather_source(void *map, const struct gw_pin_key *key, struct gw_pin *pin,
 			     struct gw_walk *walk)
 {
 	struct gw_found_pin *room =
@@ -353,8 +354,8 @@ static long gw_gather_source(void *map, const struct gw_pin_key *key, const stru
 	return 0;
 }
 
-static long gw_gather_flow(void *map, const struct gw_flow_pin_key *key,
-			   const struct gw_pin *pin, struct gw_walk *walk)
+static long gw_gather_flow(void *map, const struct gw_flow_pin_key *key, struct gw_pin *pin,
+			   struct gw_walk *walk)
 {
 	struct gw_found_pin *room =
 		gw_gather(walk, key->table_id, key->group_id, pin, gw_judge_flow);

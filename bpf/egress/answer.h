@@ -123,9 +123,13 @@ static __always_inline void gw_swap_macs(__u8 *one, __u8 *other)
 static __always_inline int gw_send_back(struct __sk_buff *skb, const struct gw_answering *of,
 					const void *headers, __u32 header_bytes)
 {
-	/* Also makes it one piece of our own, that nobody is to segment. */
-	if (bpf_skb_change_tail(skb, GW_ETH_BYTES + of->bytes, 0) ||
-	    bpf_skb_adjust_room(skb, header_bytes - GW_ETH_BYTES, BPF_ADJ_ROOM_MAC, 0) ||
+	/*
+	 * Also makes it one piece of our own, that nobody is to segment. The kernel refuses that for what
+	 * a tenant's own tunnel left to a device, which is as it was then.
+	 */
+	if (bpf_skb_change_tail(skb, GW_ETH_BYTES + of->bytes, 0))
+		return of->reason;
+	if (bpf_skb_adjust_room(skb, header_bytes - GW_ETH_BYTES, BPF_ADJ_ROOM_MAC, 0) ||
 	    bpf_skb_store_bytes(skb, 0, headers, header_bytes, 0))
 		return GW_EGRESS_DROP_ENCAP;
 	if (bpf_redirect(skb->ifindex, 0) != TC_ACT_REDIRECT)

@@ -6,7 +6,10 @@
 #include "../lib/bucket.h"
 #include "run.h"
 
-/* The source of the packet in a frame that is as it came in; zeros if it cannot be read. */
+/*
+ * The source of the packet in a frame; zeros if it cannot be read. Of one that could be changed only in part
+ * before it was dropped that may be the outer source, or whatever is there.
+ */
 static __always_inline void gw_read_source(struct __sk_buff *skb, __u8 *source)
 {
 	__be16 type = 0;
@@ -34,7 +37,7 @@ static __always_inline const struct gw_egress_config *gw_event_config(void)
 	return config && config->event_rate ? config : NULL;
 }
 
-/* Writes an event of a kind if its bucket allows it. The frame is still as it came in. */
+/* Writes an event of a kind if its bucket allows it. */
 GW_GLOBAL int gw_tell(struct __sk_buff *skb, __u32 kind, __u32 table_id, __u32 group_id,
 		      __u32 detail)
 {

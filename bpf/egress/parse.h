@@ -52,12 +52,17 @@ static __always_inline int gw_find_tenant(struct gw_egress_run *run)
 		run->pin_quota = *(const volatile __u32 *)&tenant->pin_quota;
 		run->tenant_argument = *(const volatile __u16 *)&tenant->argument;
 		run->tenant_flags = *(const volatile __u16 *)&tenant->flags;
-		/* Last: what was read before belongs to it. */
+		/*
+		 * Last: what was read before belongs to it. Relied on is that loads are done in order, as x86
+		 * does them, or that a row is not taken for another key's between two of them.
+		 */
 		if (*(const volatile __u32 *)&tenant->ifindex == ifindex)
 			return run->tenant_flags & GW_TENANT_ENABLED ? GW_NEXT :
 								       GW_EGRESS_SKIP_NO_TENANT;
 		foreign = true;
 	}
+	/* Another tenant's is none to tell of. */
+	run->table_id = 0;
 	return foreign ? GW_EGRESS_DROP_BAD_SNAPSHOT : GW_EGRESS_SKIP_NO_TENANT;
 }
 

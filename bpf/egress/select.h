@@ -197,33 +197,26 @@ static __always_inline void gw_pin_anew(const struct gw_egress_run *run, struct 
 		.last_seen_tick = pinned->now,
 		.tag = pinned->tag,
 	};
+	__u32 result = GW_EGRESS_PIN_FULL;
+	struct gw_pin_use *use = NULL;
 	const struct gw_pin *winner;
-	struct gw_pin_use *use;
-	__u32 result;
 
-	if (gw_is_full(full_tick, pinned->now)) {
-		gw_egress_count(GW_EGRESS_PIN_FULL);
-		gw_tell_of_pin(run, GW_EGRESS_EVENT_PIN_FULL, choice->slot);
-		return;
+	if (!gw_is_full(full_tick, pinned->now)) {
+		use = bpf_map_lookup_elem(&gw_pin_use, &run->table_id);
+		result = gw_insert_pin(use, run->pin_quota, map, key, &pin);
+		if (result == GW_EGRESS_PIN_FULL)
+			gw_note_full(full_tick, pinned->now);
 	}
-	use = bpf_map_lookup_elem(&gw_pin_use, &run->table_id);
-	result = gw_insert_pin(use, run->pin_quota, map, key, &pin);
 	if (result != GW_EGRESS_PIN_NEW) {
 		winner = bpf_map_lookup_elem(map, key);
 		if (winner && gw_follow_winner(choice, winner, pinned))
 			return;
 	}
-	switch (result) {
-	case GW_EGRESS_PIN_HIT: /* of one that cannot be followed */
+	/* Of one that cannot be followed. */
+	if (result == GW_EGRESS_PIN_HIT)
 		return;
-	case GW_EGRESS_PIN_QUOTA:
-		if (use)
-			__sync_fetch_and_add(&use->refused, 1);
-		break;
-	case GW_EGRESS_PIN_FULL:
-		gw_note_full(full_tick, pinned->now);
-		break;
-	}
+	if (result == GW_EGRESS_PIN_QUOTA && use)
+		__sync_fetch_and_add(&use->refused, 1);
 	gw_egress_count(result);
 	if (result != GW_EGRESS_PIN_NEW)
 		gw_tell_of_pin(run, result, choice->slot);

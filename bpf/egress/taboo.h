@@ -15,6 +15,7 @@ enum gw_icmp_type {
 	GW_ICMP6_UNREACHABLE = 1,
 	GW_ICMP6_TOO_BIG = 2,
 	GW_ICMP6_FIRST_QUERY = 128,
+	GW_ICMP6_REDIRECT = 137,
 };
 
 /* The bit of a destination MAC that means many. */
@@ -22,7 +23,7 @@ enum gw_icmp_type {
 
 /*
  * Whether a packet is never answered: it came to many, its source is not one host, it is part of a
- * datagram whose beginning is told, or an error itself (RFC 1122, 3.2.2; RFC 1812, 4.3.2.7; RFC 4443,
+ * datagram whose beginning is told, an error itself or a redirect (RFC 1122, 3.2.2; RFC 1812, 4.3.2.7; RFC 4443,
  * 2.4). No short cuts: the verifier walks through each way.
  */
 static __always_inline bool gw_is_taboo4(const struct gw_ipv4_frame *frame)
@@ -64,7 +65,7 @@ static __always_inline bool gw_is_error6(struct __sk_buff *skb, const struct gw_
 	if (of->protocol != GW_PROTO_ICMPV6)
 		return false;
 	return bpf_skb_load_bytes(skb, of->transport_at, &type, sizeof(type)) ||
-	       type < GW_ICMP6_FIRST_QUERY;
+	       type < GW_ICMP6_FIRST_QUERY || type == GW_ICMP6_REDIRECT;
 }
 
 #endif

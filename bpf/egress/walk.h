@@ -8,8 +8,6 @@
 
 #include "run.h"
 
-
-
 /*
  * In memory whose beginning nothing but a helper writes: there the verifier loses the numbers, and
  * without CAP_PERFMON it would tell all the ways apart by them (see gw_forget()).
@@ -54,7 +52,7 @@ GW_GLOBAL __u32 gw_walk_ipv6(struct __sk_buff *skb)
 		walk.protocol = walk.next;
 		gw_forget();
 	}
-	return 0;
+	return gw_is_walked(walk.protocol) ? 0 : (__u32)walk.protocol << 16 | walk.at;
 }
 
 static __always_inline struct gw_transport gw_find_transport(const struct gw_egress_run *run)

@@ -57,6 +57,12 @@ static __always_inline __u64 gw_load_pin(const struct gw_pin *pin)
 	return *(const volatile __u64 *)&pin->bind;
 }
 
+/*
+ * What is read of a pin after its binding is relied on to be no older than that. Processors that load out
+ * of order need a barrier between; x86 does not. Packets do without one: a pin that is being deleted or
+ * renewed at that very moment is at worst followed once more, or told to be torn.
+ */
+
 /* After the binding: whose that was. */
 static __always_inline __u32 gw_load_tag(const struct gw_pin *pin)
 {

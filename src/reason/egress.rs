@@ -67,7 +67,7 @@ named! {
     BadSnapshot = GW_EGRESS_DROP_BAD_SNAPSHOT "bad_snapshot",
     /// The group's table names a member that nothing reaches; never expected.
     MemberDead = GW_EGRESS_DROP_MEMBER_DEAD "member_dead",
-    /// The group places by flow, and the header or the ports are cut off or malformed.
+    /// Its header says a length that it cannot have, or the group places by flow and the ports are cut off.
     Parse = GW_EGRESS_DROP_PARSE "parse",
     /// The length field of the outer header is too small for it.
     TooLong = GW_EGRESS_DROP_TOO_LONG "too_long",

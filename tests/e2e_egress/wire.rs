@@ -5,6 +5,9 @@
 use std::net::{IpAddr, UdpSocket};
 use std::time::Duration;
 
+use bytemuck::Zeroable;
+use guideway::abi;
+
 use crate::frames::*;
 use crate::machine::*;
 use crate::netns;
@@ -63,12 +66,21 @@ fn a_frame_that_is_cut_off_is_left_alone() {
             let whole = datagram(server, &bytes(20));
             let short = world.count(C::GW_EGRESS_SKIP_SHORT);
             let sent = world.count(C::GW_EGRESS_GROUP);
-            for bytes in [15, 14 + headers - 1, 14 + headers] {
+            let cut = world.count(C::GW_EGRESS_DROP_PARSE);
+            for bytes in [
+                15,
+                14 + headers - 1,
+                14 + headers,
+                whole.len() - 1,
+                whole.len(),
+            ] {
                 raw.send(&whole[..bytes]);
             }
             let arrived = || world.count(C::GW_EGRESS_GROUP) == sent + 1;
             assert!(netns::within(Duration::from_secs(10), arrived));
             assert_eq!(world.count(C::GW_EGRESS_SKIP_SHORT), short + 2);
+            // Longer than that, but not as long as they say.
+            assert_eq!(world.count(C::GW_EGRESS_DROP_PARSE), cut + 2);
         }
     });
 }
@@ -126,7 +138,8 @@ fn headers_in_pages_are_found_and_pages_forwarded() {
     });
 }
 
-/// The kernel refuses to mark as encapsulated what is that already; it goes out all the same.
+/// The kernel refuses to mark as encapsulated what is that already; it goes out all the same. Nor does it
+/// let that become an answer: it ends as it would without.
 #[test]
 fn a_tenants_own_tunnel_goes_through() {
     in_world("e2e_egress::tunnel", |world| {
@@ -160,9 +173,24 @@ fn a_tenants_own_tunnel_goes_through() {
                 assert!(received(&receiver) == sent);
             }
             assert!(world.count(C::GW_EGRESS_GROUP) >= before + 2);
+            let dropped = || world.machine.counters()[32..64].iter().sum::<u64>();
+            let (before, blocked) = (dropped(), world.count(C::GW_EGRESS_DROP_BLOCKED));
+            assert_eq!(before, blocked);
+            world.machine.want_answers(|_| ());
+            world.machine.configure_answers(1000, 1000);
+            let block = abi::Route {
+                kind: abi::RouteKind::GW_ROUTE_BLOCK.0 as u8,
+                action: abi::BlockAction::GW_BLOCK_UNREACHABLE.0 as u8,
+                ..Zeroable::zeroed()
+            };
+            world
+                .machine
+                .route(TABLE, far, if far.is_ipv4() { 32 } else { 128 }, &block);
+            client.send_to(&bytes(1000), at).expect("sent");
+            let ended = || dropped() > before;
+            assert!(netns::within(Duration::from_secs(10), ended));
+            assert_eq!(dropped(), world.count(C::GW_EGRESS_DROP_BLOCKED));
         }
-        let dropped: u64 = world.machine.counters()[32..64].iter().sum();
-        assert_eq!(dropped, 0);
     });
 }
 

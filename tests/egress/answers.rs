@@ -230,14 +230,14 @@ fn some_packets_are_never_answered() {
         let payload = ports(1, 2, 1400);
         let icmp = |kind: u8| [&[kind][..], &[0; 1400]].concat();
         let mut frames = Vec::new();
+        let behind = |kind| [&[58, 0, 0, 0, 0, 0, 0, 0], &icmp(kind)[..]].concat();
         for kind in [1, 2, 3, 4, 100, 127] {
             frames.push(v6(ICMPV6, &icmp(kind)));
             // Behind other headers.
-            frames.push(v6(
-                60,
-                &[&[58, 0, 0, 0, 0, 0, 0, 0], &icmp(kind)[..]].concat(),
-            ));
+            frames.push(v6(60, &behind(kind)));
         }
+        // A redirect, which without them stays on the link.
+        frames.push(v6(60, &behind(137)));
         for kind in [3, 4, 5, 11, 12] {
             frames.push(v4(1, 0x4000, &icmp(kind)));
         }
@@ -267,10 +267,6 @@ fn some_packets_are_never_answered() {
             deep.splice(..0, [next, 0, 0, 0, 0, 0, 0, 0]);
         }
         frames.push(v6(60, &deep));
-        // A header that says to be longer than its packet.
-        let mut long = v4(UDP, 0x4000, &payload);
-        (long[14], long[16], long[17]) = (0x4f, 0, 59);
-        frames.push(long);
         // For many.
         for mac in [[0xff; 6], [0x33, 0x33, 0, 0, 0, 1], [1, 0, 0x5e, 0, 0, 1]] {
             for mut frame in [v6(UDP, &payload), v4(UDP, 0x4000, &payload)] {
@@ -284,6 +280,8 @@ fn some_packets_are_never_answered() {
         for frame in [
             v6(ICMPV6, &icmp(128)),
             v6(ICMPV6, &icmp(129)),
+            v6(60, &behind(136)),
+            v6(60, &behind(138)),
             v4(1, 0x4000, &icmp(8)),
             v4(1, 0x4000, &icmp(0)),
             v6_from("::2", UDP, &payload),
@@ -293,6 +291,26 @@ fn some_packets_are_never_answered() {
             let (ran, counted) = machine.run(&frame);
             assert_eq!(ran.action, REDIRECT, "{frame:x?}");
             assert_eq!(counted, [(C::GW_EGRESS_ICMP_SENT, 1)]);
+        }
+    });
+}
+
+/// Segments are as long as their sender was told, and the headers of other than TCP and UDP unknown.
+#[test]
+fn what_no_mtu_would_change_is_not_answered() {
+    isolated("egress::answers::segments", || {
+        let machine = machine();
+        for (protocol, end) in [
+            (132, C::GW_EGRESS_DROP_TOO_BIG),
+            (47, C::GW_EGRESS_DROP_TOO_BIG),
+            (UDP, C::GW_EGRESS_ICMP_SENT),
+            (TCP, C::GW_EGRESS_ICMP_SENT),
+        ] {
+            let payload = ports(1000, 53, 3000);
+            for frame in [v6(protocol, &payload), v4(protocol, 0x4000, &payload)] {
+                let counted = machine.run_segmented(&frame, 1390).1;
+                assert_eq!(counted, [(end, 1)], "{protocol}");
+            }
         }
     });
 }
@@ -332,6 +350,10 @@ fn blocked_destinations_and_empty_groups_are_unreachable() {
         silent(C::GW_EGRESS_DROP_BLOCKED);
         machine.default_routes(&block(abi::BlockAction::GW_BLOCK_UNREACHABLE));
         answered();
+        // A header that says to be longer than its packet.
+        let mut long = v4(UDP, 0x4000, &ports(1000, 53, 80));
+        (long[14], long[17]) = (0x4f, 59);
+        drops(&machine, &long, C::GW_EGRESS_DROP_BLOCKED);
         machine.want_answers(|row| row.flags = 1);
         silent(C::GW_EGRESS_DROP_BLOCKED);
         machine.want_answers(|_| ());

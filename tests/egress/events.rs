@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytemuck::Zeroable;
 use guideway::abi::{self, EgressEventKind as K};
+use guideway::kernel::map::Update;
 use guideway::kernel::ring::Ring;
 
 use crate::frames::*;
@@ -113,6 +114,27 @@ fn drops_are_told() {
             assert_eq!(machine.run(&v6(72)).1.len(), 1);
         }
         assert!(read(&mut ring).is_empty());
+    });
+}
+
+/// A row that is another interface's does not say whose the packet was.
+#[test]
+fn nobodys_packet_is_told_as_nobodys() {
+    isolated("egress::events::foreign", || {
+        let (machine, mut ring) = machine(1_000_000, 1_000_000);
+        let row = machine.tenants.get(&machine.tenant).expect("read");
+        let row = abi::Tenant {
+            ifindex: machine.tenant + 1000,
+            ..row.expect("a row")
+        };
+        let updated = machine.tenants.update(&machine.tenant, &row, Update::Any);
+        updated.expect("room");
+        assert_eq!(machine.run(&v6(72)).0.action, DROP);
+        let [event] = read(&mut ring)[..] else {
+            panic!("one event")
+        };
+        assert_eq!(event.kind, K::GW_EGRESS_EVENT_BAD_SNAPSHOT.0 as u16);
+        assert_eq!((event.ifindex, event.table_id), (machine.tenant, 0));
     });
 }
 

@@ -169,8 +169,10 @@ fn nobody_is_told_who_must_not_be() {
             End::Blocked,
         );
     }
-    let behind = [ICMPV6, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0];
-    scene.drops(&v6_from("2001:db8:aaaa::7", 60, &behind), End::Blocked);
+    for kind in [1, 137] {
+        let behind = [ICMPV6, 0, 0, 0, 0, 0, 0, 0, kind, 0, 0, 0];
+        scene.drops(&v6_from("2001:db8:aaaa::7", 60, &behind), End::Blocked);
+    }
     scene.drops(&v6_from("2001:db8:aaaa::7", ICMPV6, &[]), End::Blocked);
     for kind in [3, 4, 5, 11, 12] {
         let frame = with(with(v4(), 23, &[1]), 34, &[kind]);

@@ -290,9 +290,16 @@ fn what_does_not_fit_is_dropped() {
     let mut padded = v6(1400 - 80);
     padded.push(0);
     scene.drops(&padded, End::TooBig);
+    // What says more than there is, and a jumbogram (RFC 2675).
     let mut long = v6(72);
-    long[18..20].copy_from_slice(&65_496_u16.to_be_bytes());
-    scene.drops(&long, End::TooLong);
+    long[19] += 1;
+    scene.drops(&long, End::Parse);
+    let mut jumbo = v6_from("2001:db8:aaaa::7", 0, &[UDP, 0, 0xc2, 4, 0, 1, 0, 0]);
+    jumbo[19] = 0;
+    scene.drops(&jumbo, End::Parse);
+    let mut short = self::v4();
+    short[17] = 19;
+    scene.drops(&short, End::Parse);
 
     // Segments are what crosses the link.
     let mut send = |payload: &[u8], next, gso_bytes| {
@@ -314,6 +321,14 @@ fn what_does_not_fit_is_dropped() {
     let options = [&[TCP, 0, 1, 4, 0, 0, 0, 0], &tcp[..]].concat();
     assert_eq!(send(&options, 60, 1400 - 40 - 80), End::Shard);
     assert_eq!(send(&options, 60, 1400 - 40 - 80 + 1), End::TooBig);
-    // Nobody is known to segment that.
+    // As many headers as may be, and one more.
+    let options = |count: usize| {
+        let last = [TCP, 0, 1, 4, 0, 0, 0, 0];
+        let before = [60, 0, 1, 4, 0, 0, 0, 0].repeat(count - 1);
+        [&before[..], &last, &tcp].concat()
+    };
+    assert_eq!(send(&options(6), 60, 1000), End::Shard);
+    assert_eq!(send(&options(7), 60, 1000), End::TooBig);
+    // Nobody knows what the headers of that are.
     assert_eq!(send(&tcp, 132, 100), End::TooBig);
 }

@@ -24,6 +24,7 @@ const MIN_MTU6: u32 = 1280;
 const ERRORS4: [u8; 5] = [3, 4, 5, 11, 12];
 /// Of ICMPv6: the types below are errors.
 const FIRST_QUERY6: u8 = 128;
+const REDIRECT6: u8 = 137;
 const HOPS: u8 = 64;
 /// Precedence of internetwork control.
 const CLASS4: u8 = 0xc0;
@@ -100,12 +101,14 @@ impl<'a> Original<'a> {
     }
 
     /// Whether it is never answered: it came to many, its source is not one host, it is part of a
-    /// datagram whose beginning is told, or an error itself (RFC 1122, 3.2.2; RFC 4443, 2.4).
+    /// datagram whose beginning is told, an error itself or a redirect (RFC 1122, 3.2.2; RFC 4443, 2.4).
     fn is_taboo(&self, inner: &Inner<'_>) -> bool {
         // What is cut off before its type may be an error.
         let kind = self.l4.first();
         let is_error = match (inner.source, self.protocol) {
-            (IpAddr::V6(_), ICMPV6) => kind.is_none_or(|kind| *kind < FIRST_QUERY6),
+            (IpAddr::V6(_), ICMPV6) => {
+                kind.is_none_or(|&kind| kind < FIRST_QUERY6 || kind == REDIRECT6)
+            }
             (IpAddr::V4(_), ICMP) => kind.is_none_or(|kind| ERRORS4.contains(kind)),
             _ => false,
         };

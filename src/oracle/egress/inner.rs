@@ -14,7 +14,7 @@ const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
 const IPV4_BYTES: usize = 20;
 const IPV6_BYTES: usize = 40;
-/// The protocols that devices segment.
+/// The protocols whose segments' headers are known.
 pub(super) const TCP: u8 = 6;
 pub(super) const UDP: u8 = 17;
 pub(super) const ICMPV6: u8 = 58;
@@ -223,18 +223,42 @@ impl<'a> Inner<'a> {
         }
     }
 
+    /// The bytes behind Ethernet, some of which may pad the frame.
+    pub(super) fn frame_bytes(&self) -> usize {
+        self.packet.frame.len().saturating_sub(ETHERNET_BYTES)
+    }
+
+    /// Whether its header says a length that it can have. One that is to be segmented may be too long to
+    /// say so; nothing else is, so a jumbogram (RFC 2675) is none.
+    pub(super) fn is_whole(&self) -> bool {
+        let (said, held) = (self.bytes as usize, self.frame_bytes());
+        let is_jumbo = self.source.is_ipv6() && said == IPV6_BYTES && self.protocol == HOP_BY_HOP;
+        let header_bytes = IPV4_BYTES.max(self.l4_at - ETHERNET_BYTES);
+        self.packet.gso_bytes != 0 || (header_bytes..=held).contains(&said) && !is_jumbo
+    }
+
     /// How much of it crosses the link at a time: a segment, if it will be segmented. Behind its end by
     /// its own header the frame goes on at times.
     pub(super) fn crossing_bytes(&self) -> u32 {
-        let bytes = (self.packet.frame.len() - ETHERNET_BYTES) as u32;
-        match (self.packet.gso_bytes, self.segment_header_bytes()) {
-            (0, _) => bytes.max(self.bytes),
-            (gso_bytes, Some(header_bytes)) => header_bytes.saturating_add(gso_bytes),
-            (_, None) => bytes,
+        match self.segment_bytes() {
+            Some(bytes) if self.packet.gso_bytes != 0 => bytes,
+            _ => self.frame_bytes() as u32,
         }
     }
 
-    /// The headers of a segment; none of what no device is known to segment.
+    /// Whether its sender can do something about its size. The payload of a segment is as it is told to
+    /// be, so where the headers of a segment cannot be told no MTU can.
+    pub(super) fn has_told_size(&self) -> bool {
+        self.packet.gso_bytes == 0 || self.segment_bytes().is_some()
+    }
+
+    /// A segment with its headers; none where those cannot be told.
+    fn segment_bytes(&self) -> Option<u32> {
+        let header_bytes = self.segment_header_bytes()?;
+        Some(header_bytes.saturating_add(self.packet.gso_bytes))
+    }
+
+    /// The headers of a segment, of TCP and UDP.
     fn segment_header_bytes(&self) -> Option<u32> {
         let (at, protocol) = self.transport()?;
         let l4_bytes = match protocol {
@@ -255,13 +279,17 @@ impl<'a> Inner<'a> {
         if self.source.is_ipv4() {
             return Some((at, protocol));
         }
-        for _ in 0..MAX_EXT_HEADERS {
+        // One more look than there may be headers: at what is behind the last.
+        for headers in 0..=MAX_EXT_HEADERS {
             let unit = match protocol {
                 HOP_BY_HOP | ROUTING | DESTINATION_OPTIONS => 8,
                 AUTHENTICATION => 4,
                 FRAGMENT => 0,
                 _ => return Some((at, protocol)),
             };
+            if headers == MAX_EXT_HEADERS {
+                return None;
+            }
             let [next, length, high, low] = bytes(self.packet.frame, at)?;
             if protocol == FRAGMENT && be16(high, low) & IPV6_OFFSET != 0 {
                 return None;

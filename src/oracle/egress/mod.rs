@@ -52,7 +52,7 @@
 //!    its member has the slot that it names and is reachable, and while it was not idle for too long.
 //!    Otherwise the group's table decides, and the pin, if it may be touched, becomes one of that
 //!    member; an address or flow without a pin gets one if there is room and quota left.
-//! 7. Its length: of the outer header's field, and of the link.
+//! 7. Its length: its own header's, that of the outer header's field, and of the link.
 //! 8. A TCP SYN of a tenant that asks for that announces no greater segment size than fits.
 //! 9. The outer Ethernet and IPv6 headers go in front of it, and it leaves.
 //!

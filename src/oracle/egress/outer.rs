@@ -24,15 +24,18 @@ pub(super) struct Hop {
     pub(super) ecn: Ecn,
 }
 
-/// Whether the packet fits the outer header's length field and the link.
+/// Whether the packet is whole, and fits the outer header's length field and the link.
 pub(super) fn check_length(
     packet: &Packet<'_>,
     inner: &Inner<'_>,
     next_hop: NextHop,
 ) -> Result<(), End> {
+    if !inner.is_whole() {
+        return Err(End::Parse);
+    }
     let most = usize::from(u16::MAX);
     // A packet too long for its own length field has 0 there, and is to be segmented.
-    let segmented = packet.gso_bytes != 0 && packet.frame.len() - ETHERNET_BYTES > most;
+    let segmented = packet.gso_bytes != 0 && inner.frame_bytes() > most;
     if segmented || inner.bytes as usize > most {
         return Err(End::TooLong);
     }

@@ -160,7 +160,7 @@ impl<'a> Run<'a> {
         };
 
         check_length(self.packet, inner, hop.next_hop).map_err(|end| Stop {
-            answered: end == End::TooBig && encap.too_big,
+            answered: end == End::TooBig && encap.too_big && inner.has_told_size(),
             link_mtu: hop.next_hop.mtu().get(),
             ..end.into()
         })?;
