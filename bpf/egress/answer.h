@@ -147,6 +147,7 @@ GW_GLOBAL int gw_answer6(struct __sk_buff *skb, __u32 reason, __u32 link_mtu, __
 	struct gw_answer6 *answer;
 	struct gw_ipv6_frame *frame;
 	struct gw_transport found;
+	__u32 walked;
 	__s64 sum;
 
 	if (!scratch)
@@ -156,7 +157,11 @@ GW_GLOBAL int gw_answer6(struct __sk_buff *skb, __u32 reason, __u32 link_mtu, __
 	frame = &answer->frame;
 	if (bpf_skb_load_bytes(skb, 0, frame, sizeof(*frame)))
 		return reason;
-	found = gw_transport(gw_walk_ipv6(skb));
+	walked = gw_walk_ipv6(skb);
+	/* A checksum that is yet to be made is one with the last address, which is not looked for. */
+	if (gw_has_segments_left(walked))
+		return reason;
+	found = gw_transport(walked);
 	*of = (struct gw_answering){
 		.reason = reason,
 		.link_mtu = link_mtu,

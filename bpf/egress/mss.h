@@ -23,23 +23,40 @@ enum gw_tcp {
 
 /* As struct gw_walk: what only a helper writes begins the word. */
 struct gw_option_walk {
-	/* an option, if it is one of an MSS; others have only kind and length, or kind */
+	/* an option; some have only the kind */
 	__u8 kind;
 	__u8 length;
-	__be16 mss;
+	__be16 rest;
 	/* where it is, from the beginning of the frame */
 	__u16 at;
 	__u16 zero;
 } __attribute__((aligned(8)));
 
 /*
+ * Lowers one option to so much; whether the packet is whole. At an odd place it is in two words of the
+ * checksum, the bytes of each swapped.
+ */
+GW_GLOBAL int gw_lower_option(struct __sk_buff *skb, __u32 at, __u32 option_at, __u32 most)
+{
+	__be16 lower = bpf_htons(most), mss;
+
+	if (bpf_skb_load_bytes(skb, option_at + 2, &mss, sizeof(mss)) || bpf_ntohs(mss) <= most ||
+	    bpf_skb_store_bytes(skb, option_at + 2, &lower, sizeof(lower), 0))
+		return true;
+	if ((option_at - at) & 1) {
+		mss = __builtin_bswap16(mss);
+		lower = __builtin_bswap16(lower);
+	}
+	return !bpf_l4_csum_replace(skb, at + GW_TCP_CHECKSUM_AT, mss, lower, sizeof(lower));
+}
+
+/*
  * Lowers it in a SYN, whose header is at a place in the frame and ends within the packet; whether the
- * packet is whole. An option at an odd place is in two words of the checksum, the bytes of each swapped.
+ * packet is whole. Each of several: receivers heed the last one, or the first.
  */
 GW_GLOBAL int gw_lower_mss(struct __sk_buff *skb, __u32 at, __u32 end, __u32 most)
 {
 	struct gw_option_walk walk = { .at = at + GW_TCP_BYTES };
-	__be16 lower = bpf_htons(most);
 	struct {
 		__u8 offset;
 		__u8 flags;
@@ -55,22 +72,15 @@ GW_GLOBAL int gw_lower_mss(struct __sk_buff *skb, __u32 at, __u32 end, __u32 mos
 		    bpf_skb_load_bytes(skb, walk.at, &walk, GW_TCP_MSS_BYTES) ||
 		    walk.kind == GW_TCP_END)
 			return true;
-		if (walk.kind == GW_TCP_MSS)
-			break;
 		if (walk.kind != GW_TCP_NOTHING && walk.length < 2)
 			return true;
+		if (walk.kind == GW_TCP_MSS && walk.length == GW_TCP_MSS_BYTES &&
+		    !gw_lower_option(skb, at, walk.at, most))
+			return false;
 		walk.at += walk.kind == GW_TCP_NOTHING ? 1 : walk.length;
 		gw_forget();
 	}
-	if (walk.kind != GW_TCP_MSS || walk.length != GW_TCP_MSS_BYTES ||
-	    bpf_ntohs(walk.mss) <= most ||
-	    bpf_skb_store_bytes(skb, walk.at + 2, &lower, sizeof(lower), 0))
-		return true;
-	if ((walk.at - at) & 1) {
-		walk.mss = __builtin_bswap16(walk.mss);
-		lower = __builtin_bswap16(lower);
-	}
-	return !bpf_l4_csum_replace(skb, at + GW_TCP_CHECKSUM_AT, walk.mss, lower, sizeof(lower));
+	return true;
 }
 
 /* The same if that is wanted, and the packet may be one. No fragment has all that the checksum is of. */

@@ -267,6 +267,10 @@ fn some_packets_are_never_answered() {
             deep.splice(..0, [next, 0, 0, 0, 0, 0, 0, 0]);
         }
         frames.push(v6(60, &deep));
+        // What goes on to another address first, with which its checksum may be yet to be made.
+        let routing = [&[17, 0, 4, 1, 0, 0, 0, 0], &payload[..]].concat();
+        frames.push(v6(43, &routing));
+        frames.push(v6(0, &[&[43, 0, 0, 0, 0, 0, 0, 0], &routing[..]].concat()));
         // For many.
         for mac in [[0xff; 6], [0x33, 0x33, 0, 0, 0, 1], [1, 0, 0x5e, 0, 0, 1]] {
             for mut frame in [v6(UDP, &payload), v4(UDP, 0x4000, &payload)] {
@@ -280,6 +284,7 @@ fn some_packets_are_never_answered() {
         for frame in [
             v6(ICMPV6, &icmp(128)),
             v6(ICMPV6, &icmp(129)),
+            v6(43, &[&[17, 0, 4, 0, 0, 0, 0, 0], &payload[..]].concat()),
             v6(60, &behind(136)),
             v6(60, &behind(138)),
             v4(1, 0x4000, &icmp(8)),

@@ -114,6 +114,40 @@ fn what_is_larger_is_lowered_and_the_checksum_right() {
     });
 }
 
+/// Linux heeds the last that is one, others the first.
+#[test]
+fn every_option_is_lowered() {
+    isolated("egress::mss::several", || {
+        let machine = machine();
+        let options = |values: [u16; 3]| {
+            let [one, two, three] = values.map(mss);
+            // Two of another length between, which are none.
+            let broken = [2, 3, 0xff];
+            let options = [
+                &one[..],
+                &broken,
+                &two,
+                &[2, 6, 0xff, 0xff, 0xff, 0xff],
+                &[1],
+                &three,
+            ];
+            segment(SYN, &options.concat())
+        };
+        for values in [
+            [1460; 3],
+            [1, 9000, 1300],
+            [9000, 1, 1220],
+            [1, 2, 9000],
+            [1, 2, 3],
+        ] {
+            for (sent, (most, at)) in frames(&options(values)).iter().zip([(MSS6, 0), (MSS4, 1)]) {
+                let expected = values.map(|value| value.min(most));
+                comes_out(&machine, sent, &frames(&options(expected))[at]);
+            }
+        }
+    });
+}
+
 #[test]
 fn nothing_else_is_touched() {
     isolated("egress::mss::others", || {

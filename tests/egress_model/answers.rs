@@ -178,6 +178,11 @@ fn nobody_is_told_who_must_not_be() {
         let frame = with(with(v4(), 23, &[1]), 34, &[kind]);
         scene.drops(&frame, End::Blocked);
     }
+    // What goes on to another address first.
+    let routed = |left| [&[UDP, 0, 4, left, 0, 0, 0, 0][..], &ports(1, 2, 12)].concat();
+    let routed = |left| v6_from("2001:db8:aaaa::7", 43, &routed(left));
+    scene.drops(&routed(1), End::Blocked);
+    assert_eq!(scene.send(&routed(0)).end, End::UnreachSent);
     // Others are told: a first fragment, an echo request of either family.
     let first = v6_from("2001:db8:aaaa::7", 44, &fragment(1));
     let echo6 = v6_from("2001:db8:aaaa::7", ICMPV6, &[128, 0, 0, 0]);

@@ -88,6 +88,9 @@ fn a_greater_size_is_lowered_wherever_it_stands() {
             (&[1, 2, 4, 0x05, 0xb4, 1, 1, 1], 1),
             (&[4, 2, 2, 4, 0xff, 0xff, 1, 0], 2),
             (&[3, 3, 7, 2, 4, 0x05, 0xb4, 0], 3),
+            // Behind one that is small enough, and one of another length.
+            (&[2, 4, 0x02, 0x18, 2, 4, 0x05, 0xb4], 4),
+            (&[2, 3, 0x05, 2, 4, 0x05, 0xb4, 0], 3),
         ] {
             for (frame, most) in [
                 (over_ipv6(flags, options), 1220_u16),

@@ -113,7 +113,13 @@ impl<'a> Original<'a> {
             _ => false,
         };
         let came_to_many = self.dmac[0] & 1 != 0;
-        came_to_many || !names_one_host(inner.source) || inner.later_fragment || is_error
+        // A checksum that is yet to be made is one with the last address, which is not looked for.
+        let is_routed = inner.has_segments_left();
+        came_to_many
+            || !names_one_host(inner.source)
+            || inner.later_fragment
+            || is_error
+            || is_routed
     }
 
     fn answer6(

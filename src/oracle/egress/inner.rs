@@ -275,6 +275,18 @@ impl<'a> Inner<'a> {
     /// Where the transport header is, from the beginning of the frame, and which. Of later fragments,
     /// of what is cut off and behind too many headers there is none.
     pub(super) fn transport(&self) -> Option<(usize, u8)> {
+        self.walk(|_, _| ())
+    }
+
+    /// Whether it goes to another address before the last (RFC 8200, 4.4).
+    pub(super) fn has_segments_left(&self) -> bool {
+        let mut left = false;
+        self.walk(|protocol, [.., segments]| left |= protocol == ROUTING && segments != 0);
+        left
+    }
+
+    /// Shows the beginning of each extension header, and answers as [`transport`](Self::transport).
+    fn walk(&self, mut show: impl FnMut(u8, [u8; 4])) -> Option<(usize, u8)> {
         let (mut at, mut protocol) = (self.l4_at, self.protocol);
         if self.source.is_ipv4() {
             return Some((at, protocol));
@@ -290,7 +302,9 @@ impl<'a> Inner<'a> {
             if headers == MAX_EXT_HEADERS {
                 return None;
             }
-            let [next, length, high, low] = bytes(self.packet.frame, at)?;
+            let header = bytes(self.packet.frame, at)?;
+            show(protocol, header);
+            let [next, length, high, low] = header;
             if protocol == FRAGMENT && be16(high, low) & IPV6_OFFSET != 0 {
                 return None;
             }

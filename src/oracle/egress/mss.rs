@@ -51,13 +51,21 @@ fn lower(frame: &[u8], at: usize, inner: &Inner<'_>, most: u16) -> Option<Vec<u8
     if flags & SYN == 0 || end > ETHERNET_BYTES + inner.bytes as usize {
         return None;
     }
-    let option = find_mss(frame, at + TCP_BYTES, end)?;
-    let [_, length, high, low] = bytes(frame, option)?;
-    let announced = be16(high, low);
-    if usize::from(length) != MSS_BYTES || announced <= most {
-        return None;
+    let mut lowered = None;
+    for option in mss_options(frame, at + TCP_BYTES, end) {
+        let [_, _, high, low] = bytes(frame, option)?;
+        if be16(high, low) > most {
+            let out = lowered.take().unwrap_or_else(|| frame.to_vec());
+            lowered = lower_option(out, at, option, most);
+        }
     }
-    let mut out = frame.to_vec();
+    lowered
+}
+
+/// One option of the TCP header at `at`.
+fn lower_option(mut out: Vec<u8>, at: usize, option: usize, most: u16) -> Option<Vec<u8>> {
+    let [_, _, high, low] = bytes(&out, option)?;
+    let announced = be16(high, low);
     out.get_mut(option + 2..option + MSS_BYTES)?
         .copy_from_slice(&most.to_be_bytes());
     // At an odd place it is in two words of the checksum, the bytes of each the other way round.
@@ -66,7 +74,7 @@ fn lower(frame: &[u8], at: usize, inner: &Inner<'_>, most: u16) -> Option<Vec<u8
         _ => [announced, most].map(u16::swap_bytes),
     };
     let field = at + CHECKSUM_AT..at + CHECKSUM_AT + 2;
-    let [high, low] = bytes(frame, field.start)?;
+    let [high, low] = bytes(&out, field.start)?;
     // RFC 1624.
     let sum = [!be16(high, low), !before, after]
         .map(u64::from)
@@ -77,20 +85,24 @@ fn lower(frame: &[u8], at: usize, inner: &Inner<'_>, most: u16) -> Option<Vec<u8
     Some(out)
 }
 
-/// Where the option is.
-fn find_mss(frame: &[u8], mut at: usize, end: usize) -> Option<usize> {
+/// Where the options are. Of several, receivers heed the last one, or the first.
+fn mss_options(frame: &[u8], mut at: usize, end: usize) -> Vec<usize> {
+    let mut found = Vec::new();
     for _ in 0..MAX_OPTIONS {
-        if at + MSS_BYTES > end {
-            return None;
+        let option = bytes::<MSS_BYTES>(frame, at).filter(|_| at + MSS_BYTES <= end);
+        let Some([kind, length, ..]) = option else {
+            break;
+        };
+        let length = usize::from(length);
+        if kind == MSS && length == MSS_BYTES {
+            found.push(at);
         }
-        let [kind, length, ..]: [u8; MSS_BYTES] = bytes(frame, at)?;
         at += match kind {
-            END => return None,
-            MSS => return Some(at),
+            END => break,
             NOTHING => 1,
-            _ if length < 2 => return None,
-            _ => usize::from(length),
+            _ if length < 2 => break,
+            _ => length,
         };
     }
-    None
+    found
 }
