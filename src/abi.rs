@@ -175,7 +175,7 @@ pod! {
     PinOne { bind, source, flow, kind, fate, zero }
     EgressMeta {
         magic, abi_major, abi_minor, instance, tenants, routes, groups, members, table_size, pins,
-        flow_pins, ring_bytes,
+        flow_pins, ring_bytes, namespace,
     }
     Meta {
         magic, abi_major, abi_minor, instance, generation_mark, incarnation_mark, flows, cids, slots,

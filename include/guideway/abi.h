@@ -48,7 +48,7 @@ GW_SIZE(gw_event, 88);
 GW_SIZE(gw_event_bucket, 48);
 GW_SIZE(gw_trace_note, 48);
 GW_SIZE(gw_meta, 56);
-GW_SIZE(gw_egress_meta, 56);
+GW_SIZE(gw_egress_meta, 64);
 GW_SIZE(gw_tenant, 64);
 GW_SIZE(gw_route_key, 28);
 GW_SIZE(gw_next_hop, 20);

@@ -34,6 +34,7 @@ struct gw_egress_meta {
 	__u32 pins;
 	__u32 flow_pins;
 	__u32 ring_bytes;
+	__u64 namespace; /* cookie of the network namespace whose interfaces are meant */
 };
 
 #endif

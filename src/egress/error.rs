@@ -57,6 +57,16 @@ pub enum InstanceError {
         /// What is wanted now.
         wanted: u32,
     },
+    /// It was made in another network namespace, whose interfaces it means.
+    #[error(
+        "the instance in {path} is of another network namespace: the interfaces here are not its own; \
+         enter that one by \"nsenter --net=\""
+    )]
+    #[non_exhaustive]
+    OtherNamespace {
+        /// Its directory.
+        path: String,
+    },
     /// The limits that it was made with make no sense.
     #[error("the instance was made for limits that do not exist: {0}")]
     Meta(LimitError),
@@ -101,9 +111,13 @@ impl InstanceError {
                 Some("nothing tells which version made it: remove the directory by hand")
             }
             Self::State(StateError::NoInstance { .. }) => Some("apply a specification first"),
-            Self::Orphan { .. } | Self::Limits { .. } => {
+            Self::Orphan { .. } => {
                 Some("detach it with --purge, which forgets all pins, then apply the specification")
             }
+            Self::Limits { .. } => Some(
+                "write what it was made for into the specification's limits; or detach it with \
+                 --purge, which forgets all pins, then apply the specification",
+            ),
             error if error.is_repairable() => Some("apply the specification again"),
             _ => None,
         }
@@ -116,7 +130,7 @@ impl InstanceError {
             Self::Load(error) => error.kind(),
             Self::Map(error) => error.kind(),
             Self::Pin(error) => error.kind(),
-            Self::Limits { .. } => ErrorKind::Conflict,
+            Self::Limits { .. } | Self::OtherNamespace { .. } => ErrorKind::Conflict,
             Self::Sys(error) | Self::Ring(RingError::Sys(error)) => error.kind(),
             Self::Shape(_)
             | Self::Ring(_)

@@ -12,6 +12,7 @@ use crate::abi;
 use crate::group::{GroupId, HighWater};
 use crate::kernel::egress_object::Options;
 use crate::kernel::map::{Map, MapKind, MapShape};
+use crate::kernel::netdev;
 use crate::kernel::program::Program;
 use crate::kernel::snapshot::Slots;
 use crate::kernel::statedir::{Section, StateDir, StateDirLock, EGRESS_META_MAP};
@@ -25,7 +26,7 @@ pub(super) const PROGRAM: &str = "gw_egress";
 ///
 /// Looking takes no lock and changes nothing. Tenants and their routes are written through
 /// [`write_routes`](Self::write_routes), by any number of processes; groups and the configuration
-/// through a [`Writer`]. `Send` and `Sync`.
+/// through a [`Writer`]. It belongs to the network namespace that it was made in. `Send` and `Sync`.
 #[derive(Debug)]
 pub struct Egress {
     pub(super) dir: StateDir,
@@ -174,10 +175,15 @@ pub(super) fn meta_shape() -> MapShape {
     }
 }
 
-/// What the instance was made for.
+/// What the instance was made for, if that is this network namespace.
 pub(super) fn limits(dir: &StateDir) -> Result<Limits, InstanceError> {
     let map = Map::open(&dir.pin(Section::Maps, EGRESS_META_MAP), &meta_shape())?;
     let meta = Array::<abi::EgressMeta>::new(map)?.get(0)?;
+    // Interfaces are known by their indices, which mean others elsewhere.
+    if meta.namespace != netdev::namespace()? {
+        let path = dir.path().display().to_string();
+        return Err(InstanceError::OtherNamespace { path });
+    }
     Limits::from_meta(&meta).map_err(InstanceError::Meta)
 }
 

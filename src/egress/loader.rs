@@ -11,6 +11,7 @@ use super::limits::Limits;
 use crate::abi;
 use crate::kernel::egress_object::Options;
 use crate::kernel::map::{Map, Update};
+use crate::kernel::netdev;
 use crate::kernel::statedir::{
     AbiVersion, Section, StateDir, StateDirLock, StateError, EGRESS_META_MAP,
 };
@@ -106,6 +107,7 @@ impl Loader {
             abi_major: AbiVersion::CURRENT.major,
             abi_minor: AbiVersion::CURRENT.minor,
             instance: *self.dir.instance().as_bytes(),
+            namespace: netdev::namespace()?,
             ..Default::default()
         });
         let map = Map::create(&meta_shape(), None)?;

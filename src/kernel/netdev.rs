@@ -6,9 +6,10 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::os::fd::AsRawFd;
 
 use nix::libc;
-use nix::sys::socket::SockProtocol;
+use nix::sys::socket::{socket, AddressFamily, SockFlag, SockProtocol, SockType};
 
 use super::ethtool::Ethtool;
 pub use super::ethtool::{Channels, Driver};
@@ -73,6 +74,39 @@ pub struct Dropped {
     pub tx: u64,
     /// Errors in transmission.
     pub tx_errors: u64,
+}
+
+/// The kernel's number of the calling thread's network namespace, which no other one ever has.
+/// Minimum kernel: 5.14.
+///
+/// # Errors
+/// No socket can be made, or the kernel does not tell.
+pub fn namespace() -> Result<u64, SysError> {
+    let what = "the network namespace";
+    let socket = socket(
+        AddressFamily::Unix,
+        SockType::Datagram,
+        SockFlag::SOCK_CLOEXEC,
+        None,
+    )
+    .map_err(|errno| SysError::from_nix("open a socket in", what, errno))?;
+    let mut cookie = 0_u64;
+    let mut length = size_of::<u64>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `length` bytes, which the cookie has.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_NETNS_COOKIE,
+            (&raw mut cookie).cast(),
+            &raw mut length,
+        )
+    };
+    if result != 0 {
+        let error = std::io::Error::last_os_error();
+        return Err(SysError::from_io("ask for the number of", what, &error));
+    }
+    Ok(cookie)
 }
 
 /// The interface with this name.

@@ -205,3 +205,28 @@ fn groups_outlive_the_loss_of_their_map() {
         assert_eq!(members(&writer, group), [(0x10, 0, 1), (0x12, 2, 3)]);
     });
 }
+
+/// Interfaces are known by their indices, which mean others in another network namespace.
+#[test]
+fn an_instance_belongs_to_its_network_namespace() {
+    isolated("egress_instance::namespace", || {
+        drop(load());
+        std::thread::scope(|scope| {
+            let elsewhere = scope.spawn(|| {
+                let flags = nix::sched::CloneFlags::CLONE_NEWNET;
+                nix::sched::unshare(flags).expect("a namespace");
+                let opened = Egress::open(&dir()).map(drop);
+                let loaded = Loader::new(&dir()).load().map(drop);
+                [opened, loaded].map(|result| result.expect_err("another namespace"))
+            });
+            for error in elsewhere.join().expect("a thread") {
+                assert!(
+                    matches!(error, InstanceError::OtherNamespace { .. }),
+                    "{error}"
+                );
+                assert_eq!(error.kind(), ErrorKind::Conflict);
+            }
+        });
+        drop(load());
+    });
+}

@@ -112,8 +112,20 @@ impl Look {
         let hops = members.filter_map(|member| member.next_hop);
         let uplinks: BTreeSet<_> = hops.map(|hop| hop.ifindex()).collect();
         for ifindex in uplinks {
-            self.interface(ifindex, "the interface to shards", findings);
+            self.uplink(ifindex, findings);
         }
+    }
+
+    fn uplink(&self, ifindex: u32, findings: &mut Vec<Finding>) {
+        let name = self.interfaces.name(ifindex);
+        let (code, what) = match self.interfaces.get(ifindex) {
+            None => (FindingCode::NoInterface, "does not exist any more"),
+            Some(interface) if !interface.up => (FindingCode::UplinkDown, "is down"),
+            Some(interface) if !interface.carrier => (FindingCode::UplinkDown, "has no carrier"),
+            Some(_) => return,
+        };
+        let message = format!("the interface to shards {what}: packets to them are lost");
+        findings.push(Finding::new(code, name, message));
     }
 
     /// Whether the interface is there.

@@ -30,8 +30,10 @@ choice! {
         NotAttached = "not-attached",
         /// An interface of a tenant, or one to a shard, does not exist.
         NoInterface = "no-interface",
-        /// An interface of a tenant, or one to a shard, is down.
+        /// An interface of a tenant is down.
         InterfaceDown = "interface-down",
+        /// An interface to shards is down, or has no carrier: what is sent there is lost.
+        UplinkDown = "uplink-down",
         /// The program is on an interface that is no tenant's.
         AttachedForNobody = "attached-for-nobody",
         /// Routes or pins of a tenant without an interface.
@@ -65,6 +67,7 @@ impl FindingCode {
             | Self::UnknownRows
             | Self::NotAttached
             | Self::NoInterface
+            | Self::UplinkDown
             | Self::PinDrift
             | Self::Internal => Severity::Error,
         }
@@ -88,6 +91,7 @@ impl FindingCode {
             | Self::UnreachableShard
             | Self::UnknownRows
             | Self::InterfaceDown
+            | Self::UplinkDown
             | Self::PinDrift
             | Self::QuotaReached
             | Self::Internal => None,
