@@ -11,7 +11,7 @@ use crate::harness::{
     assert_valid, coded, draining, machine, quiclb, quiclb_json, send_initials, state, Files,
     EXAMPLE, INSTANCE,
 };
-use crate::netns::{drivers_declare_xdp, ifindex, isolated, xdp_seen_by_ip, BPFFS};
+use crate::netns::{drivers_declare_xdp, ifindex, isolated, within, xdp_seen_by_ip, BPFFS};
 
 #[test]
 fn an_instance_lives_from_apply_to_purge() {
@@ -260,7 +260,12 @@ fn packets_are_counted_and_told() {
         let spec = files.write("spec.json", EXAMPLE);
         quiclb(&["apply", &spec]).exits(0);
         send_initials(40);
-        let status = quiclb_json(&["status", INSTANCE]).exits(0).valid("status");
+        // The last of them may still be on its way.
+        let mut status = Value::Null;
+        within(Duration::from_secs(10), || {
+            status = quiclb_json(&["status", INSTANCE]).exits(0).valid("status");
+            status["services"][0]["counters"]["packets"] == 40
+        });
         let service = &status["services"][0];
         assert_eq!(service["counters"]["packets"], 40);
         assert_eq!(service["rules"]["table"], 40);
