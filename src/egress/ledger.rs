@@ -169,6 +169,10 @@ impl Ledger {
         rows: &BTreeMap<u32, Tenant>,
         may_move: bool,
     ) -> Result<(), RouteError> {
+        // What is known of all tenants is copied below.
+        if rows.is_empty() {
+            return Ok(());
+        }
         let after = self.check_interfaces(egress, rows, may_move)?;
         let mut done = Vec::with_capacity(rows.len());
         for (&ifindex, tenant) in rows {
