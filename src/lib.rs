@@ -41,6 +41,7 @@ pub mod abi;
 pub mod addr;
 pub mod affinity;
 pub mod capture;
+pub mod control;
 mod document;
 pub mod egress;
 pub mod egress_spec;

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! The loop that keeps a node's egress in line with what it should be and with what is reached.
+//!
+//! A sweep reads what there is ([`Observed`]), compares it with what there should be ([`Desired`]),
+//! and does what follows, a [`Plan`] of steps. The comparison is pure: no clock, file or kernel, the
+//! same input gives the same plan.
+//!
+//! What is not known takes nothing away. No list of shards yet ([`Known::Unknown`]) is not an empty
+//! one, and a source that fails ([`Known::Stale`]) leaves its last list in force.
+
+mod desired;
+mod effect;
+mod known;
+mod observed;
+mod plan;
+mod problem;
+mod shard;
+
+pub use desired::{Desired, Mode, Policy, Verdict};
+pub use effect::{ClassEffect, MemberCounts, Part, PinEffect, PredictedEffect, ShardShare};
+pub use known::Known;
+pub use observed::{GroupContext, Observed, Reachability, SenselessRoute, Unreached};
+pub use plan::{MoveReason, Plan, PlannedStep, Repair, RouteEnd, RouteMove, Step};
+pub use problem::Problem;
+pub use shard::{Shard, ShardFault, ShardList};
