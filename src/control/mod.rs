@@ -11,6 +11,7 @@
 mod desired;
 mod effect;
 mod known;
+pub mod metrics;
 mod observed;
 mod plan;
 mod problem;

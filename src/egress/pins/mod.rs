@@ -16,6 +16,7 @@
 //!
 //! Time is passed in as [`Tick`]s.
 
+mod census;
 mod error;
 mod grow;
 mod instance;
@@ -27,6 +28,7 @@ mod sweeper;
 mod tick;
 
 pub use crate::pin::{Flow, Holder};
+pub use census::Census;
 pub use error::{ReadError, SweepError};
 pub use grow::{copy, Copied};
 pub use list::{Pins, Use};

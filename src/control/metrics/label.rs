@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Values of labels: closed sets, so that every series is there before anything happens.
+#![forbid(unsafe_code)]
+
+use std::fmt::Debug;
+
+use crate::control::Repair;
+
+/// The values that one label can have.
+pub trait Label: Copy + Ord + Debug + 'static {
+    /// All of them.
+    const ALL: &'static [Self];
+
+    /// The value as it is exported.
+    fn name(self) -> &'static str;
+}
+
+/// Defines a label's values with their texts.
+macro_rules! labels {
+    ($(#[$type_doc:meta])* $type:ident; $($(#[$doc:meta])* $variant:ident = $text:literal,)+) => {
+        $(#[$type_doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[non_exhaustive]
+        pub enum $type {
+            $($(#[$doc])* $variant,)+
+        }
+
+        impl Label for $type {
+            const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            fn name(self) -> &'static str {
+                match self { $(Self::$variant => $text,)+ }
+            }
+        }
+    };
+}
+
+labels! {
+    /// What asked for a sweep.
+    Trigger;
+    /// The list of shards may have changed.
+    Source = "source",
+    /// A route that leads to shards changed.
+    Route = "route",
+    /// A neighbour on an uplink changed.
+    Neighbour = "neighbour",
+    /// An uplink changed.
+    Link = "link",
+    /// It was time.
+    Timer = "timer",
+    /// Somebody asked.
+    Command = "command",
+}
+
+labels! {
+    /// Where a sweep failed.
+    Stage;
+    /// Publishing groups that take routes, or writing or moving routes.
+    Apply = "apply",
+    /// Publishing new next hops of members that stay.
+    Refresh = "refresh",
+    /// Reading the list of shards.
+    Watch = "watch",
+    /// Publishing that a group takes no new routes.
+    Close = "close",
+    /// Publishing that a group forwards no more.
+    Disable = "disable",
+    /// Opening the instance.
+    Open = "open",
+    /// Finding out which group is whose.
+    Ownership = "ownership",
+    /// Reading routes and tenants.
+    Census = "census",
+    /// Asking the kernel how shards are reached.
+    Resolve = "resolve",
+    /// Taking the routes off a group that ends.
+    Retire = "retire",
+    /// Looking whether all is as it should be, after the steps.
+    Verify = "verify",
+}
+
+labels! {
+    /// What became of a group's plan.
+    Publication;
+    /// It was published.
+    Ok = "ok",
+    /// It changed nothing, so nothing was published.
+    Unchanged = "unchanged",
+    /// It failed; the one before is in force.
+    Failed = "failed",
+}
+
+labels! {
+    /// Why a shard cannot be reached.
+    Unresolved;
+    /// No route leads to it.
+    NoRoute = "no_route",
+    /// Its route leaves by an interface that is no uplink.
+    NotUplink = "not_uplink",
+    /// The next hop has no link-layer address.
+    NoNeighbour = "no_neighbour",
+}
+
+labels! {
+    /// Where the list of shards comes from.
+    SourceKind;
+    /// One file.
+    File = "file",
+    /// The files of a directory.
+    Dir = "dir",
+    /// A Kubernetes API server.
+    Kube = "kube",
+}
+
+labels! {
+    /// Why the list of shards could not be read.
+    SourceFault;
+    /// What was read makes no sense.
+    Parse = "parse",
+    /// It may not be read.
+    Forbidden = "forbidden",
+    /// It is not there any more.
+    Gone = "gone",
+    /// The other side ended the conversation.
+    Closed = "closed",
+    /// The other side did not answer in time.
+    Timeout = "timeout",
+}
+
+labels! {
+    /// How the barrier between writers of routes and who retires a group is held.
+    Side;
+    /// Beside others.
+    Shared = "shared",
+    /// Alone.
+    Exclusive = "exclusive",
+}
+
+impl Label for Repair {
+    const ALL: &'static [Self] = &Self::ALL;
+
+    fn name(self) -> &'static str {
+        self.name()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names<L: Label>() -> Vec<&'static str> {
+        L::ALL.iter().map(|label| label.name()).collect()
+    }
+
+    #[test]
+    fn labels_have_their_published_values() {
+        assert_eq!(
+            names::<Trigger>(),
+            ["source", "route", "neighbour", "link", "timer", "command"]
+        );
+        assert_eq!(
+            names::<Stage>(),
+            [
+                "apply",
+                "refresh",
+                "watch",
+                "close",
+                "disable",
+                "open",
+                "ownership",
+                "census",
+                "resolve",
+                "retire",
+                "verify"
+            ]
+        );
+        assert_eq!(names::<Publication>(), ["ok", "unchanged", "failed"]);
+        assert_eq!(
+            names::<Unresolved>(),
+            ["no_route", "not_uplink", "no_neighbour"]
+        );
+        assert_eq!(names::<SourceKind>(), ["file", "dir", "kube"]);
+        assert_eq!(
+            names::<SourceFault>(),
+            ["parse", "forbidden", "gone", "closed", "timeout"]
+        );
+        assert_eq!(names::<Side>(), ["shared", "exclusive"]);
+        assert_eq!(
+            names::<Repair>(),
+            ["wrong_class", "old_incarnation", "missing", "orphan"]
+        );
+    }
+}
