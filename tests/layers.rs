@@ -35,7 +35,7 @@ const PURE: &[&str] = &[
 ];
 /// The files of the control loop that are as pure, by the first name below `control`.
 const PURE_CONTROL: &[&str] = &[
-    "desired", "effect", "known", "observed", "plan", "problem", "shard",
+    "desired", "effect", "known", "manifest", "observed", "plan", "problem", "shard",
 ];
 /// What a pure module must not name.
 const IMPURE: &[&str] = &[

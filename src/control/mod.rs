@@ -10,12 +10,15 @@
 
 mod desired;
 mod effect;
+pub mod files;
 mod known;
+pub mod manifest;
 pub mod metrics;
 mod observed;
 mod plan;
 mod problem;
 mod shard;
+pub mod source;
 
 pub use desired::{Desired, Mode, Policy, Verdict};
 pub use effect::{ClassEffect, MemberCounts, Part, PinEffect, PredictedEffect, ShardShare};
