@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! What `egressd run` offers to others: scrapes and probes over HTTP, and words to the service manager.
+
+#[path = "../../examples/egressd/run/http.rs"]
+mod http;
+// With tests of its own.
+#[path = "../../examples/egressd/run/notify.rs"]
+mod notify;
+
+mod clients;
+mod requests;
