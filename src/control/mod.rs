@@ -10,6 +10,7 @@
 
 mod desired;
 mod effect;
+mod eligible;
 pub mod files;
 mod known;
 pub mod manifest;
@@ -17,13 +18,16 @@ pub mod metrics;
 mod observed;
 mod plan;
 mod problem;
+mod reconcile;
 mod shard;
 pub mod source;
 
 pub use desired::{Desired, Mode, Policy, Verdict};
 pub use effect::{ClassEffect, MemberCounts, Part, PinEffect, PredictedEffect, ShardShare};
+pub use eligible::Pool;
 pub use known::Known;
 pub use observed::{GroupContext, Observed, Reachability, SenselessRoute, Unreached};
 pub use plan::{MoveReason, Plan, PlannedStep, Repair, RouteEnd, RouteMove, Step};
 pub use problem::Problem;
+pub use reconcile::reconcile;
 pub use shard::{Shard, ShardFault, ShardList};

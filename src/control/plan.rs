@@ -133,20 +133,22 @@ pub struct RouteMove {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum MoveReason {
-    /// The class's group serves them now, instead of one shard or none.
-    Group,
     /// They name another class's group.
     WrongClass,
     /// They name a tenure of the group that is over.
     OldIncarnation,
+    /// They name a group that forwards nothing, was never opened, or is retired for another.
+    Orphan,
+    /// The class's group serves them now, instead of one shard or none.
+    Group,
     /// The number that is hashed for the tenant or the class is another one.
     HashState,
     /// Their shard is reached in another way.
     NextHop,
     /// The first static SID that is reached is another one, or the first at all.
     Ordered,
-    /// Their class has no group, and is not to get another class's shards.
-    NoGroup,
+    /// In ordered mode no group serves them any more.
+    GroupCloses,
     /// Their class is not configured any more.
     ClassRemoved,
 }
@@ -156,14 +158,42 @@ impl MoveReason {
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Self::Group => "group",
             Self::WrongClass => "wrong-class",
             Self::OldIncarnation => "old-incarnation",
+            Self::Orphan => "orphan",
+            Self::Group => "group",
             Self::HashState => "hash-state",
             Self::NextHop => "next-hop",
             Self::Ordered => "ordered",
-            Self::NoGroup => "no-group",
+            Self::GroupCloses => "group-closes",
             Self::ClassRemoved => "class-removed",
+        }
+    }
+
+    /// In words, for who reads a plan.
+    #[must_use]
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::WrongClass => "they name another class's group",
+            Self::OldIncarnation => "they name a tenure of a group that is over",
+            Self::Orphan => "they name a group that forwards nothing, or is retired for another",
+            Self::Group => "the class's group serves them",
+            Self::HashState => "the number that is hashed for them is another one",
+            Self::NextHop => "their shard is reached in another way",
+            Self::Ordered => "the first static SID that is reached is another one",
+            Self::GroupCloses => "no group serves them in ordered mode",
+            Self::ClassRemoved => "the class is not configured any more",
+        }
+    }
+
+    /// What it is counted as, if nothing of this loop should have let it come so far.
+    #[must_use]
+    pub const fn repair(self) -> Option<Repair> {
+        match self {
+            Self::WrongClass => Some(Repair::WrongClass),
+            Self::OldIncarnation => Some(Repair::OldIncarnation),
+            Self::Orphan => Some(Repair::Orphan),
+            _ => None,
         }
     }
 }
@@ -183,6 +213,8 @@ pub enum RouteEnd {
     To(RouteTarget),
     /// It goes away.
     Remove,
+    /// It stays, and the group with it: there is nowhere to lead it to.
+    Stay,
 }
 
 /// What is repaired although no step of this loop breaks it.
@@ -193,11 +225,11 @@ pub enum RouteEnd {
 pub enum Repair {
     /// A route named the group of another class.
     WrongClass,
-    /// A route named a tenure that is over, or a group that was never opened.
+    /// A route named a tenure that is over.
     OldIncarnation,
     /// A tenant had no route for a configured class.
     Missing,
-    /// A route named a group although nothing is known of its tenant.
+    /// A route named a group that was disabled, never opened, or one of two that claimed a class.
     Orphan,
 }
 

@@ -110,9 +110,10 @@ pub enum Problem {
         /// The class.
         class: Class,
     },
-    /// Routes of other writers name a group that is to go: it stays as long as they do.
-    #[error("group {group} of {class} is named by {routes} routes of other writers, the first is {first}: it stays until they are gone")]
-    ForeignRoutes {
+    /// Routes of other writers, or rows without sense, name a group that is to go: it stays as long as
+    /// they do.
+    #[error("group {group} of {class} stays as long as {routes} routes name it that are not the loop's, the first is {first}")]
+    HeldGroup {
         /// The group.
         group: GroupId,
         /// Whose it is.
@@ -122,24 +123,25 @@ pub enum Problem {
         /// One of them.
         first: Key,
     },
-    /// Another writer's route stands at a configured prefix and names a group that forwards nothing
-    /// to it. It is left alone.
-    #[error("route {key} of another writer (origin {origin}) names a group in a tenure that it is not in: its packets are dropped")]
+    /// Routes of other writers name a group in a tenure that it is not in. They are left alone.
+    #[error("{routes} routes of other writers, the first is {first}, name group {group} in a tenure that it is not in: their packets are dropped")]
     ForeignDead {
-        /// The route.
-        key: Key,
-        /// Who keeps it.
-        origin: u16,
+        /// The group.
+        group: GroupId,
+        /// How many.
+        routes: u64,
+        /// One of them.
+        first: Key,
     },
-    /// A route leads to a shard that is neither known nor static. It is left alone.
-    #[error(
-        "route {key} leads to shard {sid}, which is neither known nor static: it is left alone"
-    )]
+    /// Routes lead to a shard that is neither known nor static. They are left alone.
+    #[error("{routes} routes, the first is {first}, lead to shard {sid}, which is neither known nor static: they are left alone")]
     UnknownShard {
-        /// The route.
-        key: Key,
         /// The shard.
         sid: BaseSid,
+        /// How many.
+        routes: u64,
+        /// One of them.
+        first: Key,
     },
     /// A route makes no sense and is not at a prefix, or of an origin, that is the loop's to write.
     #[error("{error}: it is left alone")]
@@ -152,8 +154,8 @@ pub enum Problem {
     /// A row makes no sense.
     #[error("{0}: it is left alone")]
     Unreadable(RowError),
-    /// A tenant's interfaces disagree: its routes stay as they are.
-    #[error("tenant {table}: interfaces {first} and {second} disagree in {field}, {one} and {two}: its routes stay as they are")]
+    /// A tenant's interfaces disagree: routes that it lacks are not written.
+    #[error("tenant {table}: interfaces {first} and {second} disagree in {field}, {one} and {two}: routes that it lacks are not written")]
     TenantDisagrees {
         /// The tenant.
         table: TableId,
@@ -168,11 +170,14 @@ pub enum Problem {
         /// The value of the second.
         two: u32,
     },
-    /// A route names a group, and nothing is known of its tenant. It drops nobody's packets.
-    #[error("route {key} names a group, and no interface is known of its tenant")]
+    /// No interface is known of the tenants of some routes, so that these cannot lead to a group. They
+    /// drop nobody's packets.
+    #[error("{routes} routes, the first is {first}, are of tenants without a known interface: they are not led to a group")]
     TenantUnknown {
-        /// The route.
-        key: Key,
+        /// How many.
+        routes: u64,
+        /// One of them.
+        first: Key,
     },
 }
 
@@ -195,7 +200,7 @@ impl Problem {
             Self::Unresolved { .. } => "unresolved",
             Self::BelowMinimum { .. } => "below-minimum",
             Self::Unserved { .. } => "unserved",
-            Self::ForeignRoutes { .. } => "foreign-routes",
+            Self::HeldGroup { .. } => "held-group",
             Self::ForeignDead { .. } => "foreign-dead",
             Self::UnknownShard { .. } => "unknown-shard",
             Self::SenselessRoute { .. } => "senseless-route",

@@ -15,7 +15,7 @@ use crate::error::ErrorKind;
 use crate::group::{GroupId, Incarnation};
 use crate::kernel::map::Update;
 use crate::kernel::SysError;
-use crate::placement::{Fnv12, Fnv5, HashTable, Scope};
+use crate::placement::{HashTable, Scope};
 use crate::route::{Key, Origin, Prefix, Route, TableId, Target};
 use crate::srv6::Argument;
 use crate::tenant::Tenant;
@@ -273,13 +273,8 @@ impl Ledger {
                     table: hash_table,
                     group: ticket.hash_group(),
                 };
-                Target::Group {
-                    argument,
-                    group: ticket.group(),
-                    incarnation: ticket.incarnation(),
-                    fnv5: Fnv5::new(hash_table, prefix.family()),
-                    fnv12: Fnv12::new(scope, prefix.family()),
-                }
+                let (group, incarnation) = (ticket.group(), ticket.incarnation());
+                Target::group(argument, group, incarnation, scope, prefix)
             }
         };
         let origin = self.origin.get();

@@ -18,7 +18,7 @@ use crate::error::ErrorKind;
 use crate::group::{Class, GroupId, State};
 use crate::kernel::write_barrier::ExclusiveGuard;
 use crate::kernel::SysError;
-use crate::placement::{Fnv12, Fnv5, Scope};
+use crate::placement::Scope;
 use crate::route::{Key, Route, Target};
 
 /// The right to write routes while nobody else writes any. A group can be disabled only through it,
@@ -466,12 +466,6 @@ fn rehashed(
     };
     Some(Route {
         origin: route.origin,
-        target: Target::Group {
-            argument,
-            group,
-            incarnation,
-            fnv5: Fnv5::new(table, key.prefix.family()),
-            fnv12: Fnv12::new(scope, key.prefix.family()),
-        },
+        target: Target::group(argument, group, incarnation, scope, key.prefix),
     })
 }

@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use super::spec::Limits;
 use crate::abi;
+use crate::group;
 
 /// What the kernel adds to an entry of a hash table, and to each of its buckets; a table has as many
 /// buckets as entries, rounded up to a power of two.
@@ -61,6 +62,12 @@ impl Memory {
             + self.counters
             + self.ring
     }
+
+    /// What one group takes as it is published, with maps of these sizes.
+    #[must_use]
+    pub const fn of_snapshot(groups: group::Limits) -> u64 {
+        ARRAY_BYTES + groups.snapshot_bytes() as u64
+    }
 }
 
 impl Limits {
@@ -71,7 +78,7 @@ impl Limits {
         let cpus = u64::from(cpus);
         let groups = u64::from(self.groups.groups());
         let slots = groups * u64::from(self.groups.members());
-        let snapshot = ARRAY_BYTES + self.groups.snapshot_bytes() as u64;
+        let snapshot = Memory::of_snapshot(self.groups);
         let per_cpu =
             |entries: u64, value: u64| ARRAY_BYTES + entries * (POINTER_BYTES + value * cpus);
         Memory {

@@ -5,11 +5,11 @@ use std::net::Ipv6Addr;
 
 use serde::Serialize;
 
-use super::{Key, RowError};
+use super::{Key, Prefix, RowError};
 use crate::abi::{self, BlockAction, RouteKind};
 use crate::addr::MacAddr;
 use crate::group::{GroupId, Incarnation};
-use crate::placement::{Fnv12, Fnv5};
+use crate::placement::{Fnv12, Fnv5, Scope};
 use crate::srv6::{Argument, BaseSid, Mtu, NextHop};
 
 const PASS: u8 = RouteKind::GW_ROUTE_PASS.0 as u8;
@@ -65,6 +65,28 @@ pub enum Target {
         /// Where the hash by source begins, of the tenant, the class and the family of the prefix.
         fnv12: Fnv12,
     },
+}
+
+impl Target {
+    /// To a group, in the tenure `incarnation`, of packets to `prefix` of a tenant whose packets
+    /// are hashed within `scope`.
+    #[must_use]
+    pub const fn group(
+        argument: Argument,
+        group: GroupId,
+        incarnation: Incarnation,
+        scope: Scope,
+        prefix: Prefix,
+    ) -> Self {
+        let family = prefix.family();
+        Self::Group {
+            argument,
+            group,
+            incarnation,
+            fnv5: Fnv5::new(scope.table, family),
+            fnv12: Fnv12::new(scope, family),
+        }
+    }
 }
 
 /// One route without its [`Key`].

@@ -15,7 +15,7 @@ use crate::group::{
     State,
 };
 use crate::kernel::clock;
-use crate::placement::{Fnv12, Fnv5, HashTable, Scope};
+use crate::placement::{HashTable, Scope};
 use crate::route::{Block, Key, Origin, Prefix, Route, TableId, Target};
 use crate::srv6::Argument;
 use crate::tenant::Tenant;
@@ -329,13 +329,8 @@ impl<'a> States<'a> {
                     table: hash_table,
                     group: snapshot.hash_group,
                 };
-                Target::Group {
-                    argument,
-                    group: snapshot.group,
-                    incarnation: snapshot.incarnation,
-                    fnv5: Fnv5::new(hash_table, prefix.family()),
-                    fnv12: Fnv12::new(scope, prefix.family()),
-                }
+                let (group, incarnation) = (snapshot.group, snapshot.incarnation);
+                Target::group(argument, group, incarnation, scope, prefix)
             }
         })
     }

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Shards, tenants and ways, by small numbers.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use guideway::control::{
+    Desired, Known, Mode, Observed, Policy, Reachability, Shard, ShardList, Unreached,
+};
+use guideway::encap::Encap;
+use guideway::group::{Class, Classes, Limits, Settings};
+use guideway::maglev::TableSize;
+use guideway::route::{Prefix, TableId};
+use guideway::srv6::{Argument, BaseSid, Mtu, NextHop};
+use guideway::tenant::Tenant;
+
+/// The prefix of NAT64 that most tests configure.
+pub(crate) const NAT64: &str = "2001:db8:64::/96";
+/// Another one.
+pub(crate) const OTHER64: &str = "2001:db8:65::/96";
+
+pub(crate) fn nat64(prefix: &str) -> Class {
+    Class::Nat64(prefix.parse().expect("a prefix"))
+}
+
+pub(crate) fn sid(number: u16) -> BaseSid {
+    let text = format!("2001:db8:ff09:{:x}:e000::", 0x10 + number);
+    text.parse().expect("a SID")
+}
+
+/// The way to shard `number`, of which there are several.
+pub(crate) fn hop_by(number: u16, way: u8) -> NextHop {
+    let [high, low] = number.to_be_bytes();
+    let source = "02:00:00:00:00:01".parse().expect("an address");
+    let destination = format!("02:aa:{way:02x}:00:{high:02x}:{low:02x}");
+    let destination = destination.parse().expect("an address");
+    NextHop::new(7, source, destination, Mtu::UNCHECKED).expect("a next hop")
+}
+
+pub(crate) fn hop(number: u16) -> NextHop {
+    hop_by(number, 0)
+}
+
+/// A shard that translates IPv6 only.
+pub(crate) fn shard66(number: u16) -> Shard {
+    Shard {
+        ipv6: true,
+        ..Shard::new(format!("ns/shard-{number}"), sid(number))
+    }
+}
+
+/// A shard that translates IPv6 and, behind `NAT64`, IPv4.
+pub(crate) fn dual(number: u16) -> Shard {
+    Shard {
+        ipv4: true,
+        nat64_prefix: Some(NAT64.parse().expect("a prefix")),
+        ..shard66(number)
+    }
+}
+
+pub(crate) fn list(shards: impl IntoIterator<Item = Shard>) -> Known<ShardList> {
+    Known::Known(ShardList {
+        shards: shards.into_iter().collect(),
+        faults: Vec::new(),
+    })
+}
+
+pub(crate) fn classes(prefixes: &[&str]) -> Classes {
+    let prefixes = prefixes.iter().map(|prefix| nat64(prefix).into());
+    Classes::new(prefixes, limits()).expect("classes")
+}
+
+/// Small tables, so that many plans cost little.
+pub(crate) fn limits() -> Limits {
+    Limits::new(4, 8, TableSize::new(61).expect("a prime")).expect("limits")
+}
+
+pub(crate) fn encap() -> Encap {
+    Encap::compat("2001:db8:ff09:1::".parse().expect("a SID"))
+}
+
+/// Hashed mode for NAT66 and `NAT64` over these shards; no static SIDs.
+pub(crate) fn hashed(shards: Known<ShardList>) -> Desired {
+    Desired {
+        mode: Mode::Hashed,
+        classes: classes(&[NAT64]),
+        settings: Settings::default(),
+        encap: encap(),
+        shards,
+        static_sids: Vec::new(),
+        policy: Policy::default(),
+        overrides: BTreeMap::new(),
+    }
+}
+
+pub(crate) fn argument(table: u32) -> Argument {
+    Argument::new(0x100 + table).expect("an Argument")
+}
+
+pub(crate) fn tenant(table: u32) -> Tenant {
+    Tenant::new(TableId::new(table), argument(table))
+}
+
+/// Nothing published, the ways to shards 0 to 15 known, and these tenants, at interfaces of 100 and
+/// their number.
+pub(crate) fn observed(tables: impl IntoIterator<Item = u32>) -> Observed {
+    Observed {
+        encap: Some(encap()),
+        limits: limits(),
+        groups: Vec::new(),
+        contexts: BTreeMap::new(),
+        routes: BTreeMap::new(),
+        senseless: BTreeMap::new(),
+        unreadable: Vec::new(),
+        tenants: tables
+            .into_iter()
+            .map(|table| (100 + table, tenant(table)))
+            .collect(),
+        reach: reach((0..16).map(|number| (number, true))),
+        pins: None,
+        now: Duration::from_secs(1000),
+        now_ns: 1,
+    }
+}
+
+/// Which shards are reached.
+pub(crate) fn reach(shards: impl IntoIterator<Item = (u16, bool)>) -> Reachability {
+    let shards = shards.into_iter().map(|(number, reached)| {
+        let way = match reached {
+            true => Ok(hop(number)),
+            false => Err(Unreached::NoRoute),
+        };
+        (sid(number), way)
+    });
+    Reachability(shards.collect())
+}
+
+pub(crate) fn prefix_of(class: Class) -> Prefix {
+    let (address, bits) = class.prefix();
+    Prefix::new(address.into(), bits.into()).expect("a prefix")
+}
