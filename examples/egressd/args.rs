@@ -19,6 +19,7 @@ use guideway::route::TableId;
 use guideway::srv6::BaseSid;
 
 use crate::explain::ExplainArgs;
+use crate::run::config::Flags;
 use crate::tool::{Form, EXIT_CODES};
 use crate::trace::TraceArgs;
 
@@ -52,9 +53,13 @@ pub(crate) struct Cli {
     #[arg(short, long, global = true, value_enum, default_value = "text")]
     output: Form,
 
-    /// Where a bpffs is mounted
-    #[arg(long, global = true, value_name = "DIR", default_value = "/sys/fs/bpf")]
-    state_root: PathBuf,
+    /// Where a bpffs is mounted [default: /sys/fs/bpf]
+    #[arg(long, global = true, value_name = "DIR")]
+    state_root: Option<PathBuf>,
+
+    /// Where the state of egress is kept on it [default: guideway/egress below --state-root]
+    #[arg(long, global = true, value_name = "DIR", conflicts_with = "state_root")]
+    state_dir: Option<PathBuf>,
 
     #[command(subcommand)]
     pub(crate) verb: Verb,
@@ -66,7 +71,20 @@ impl Cli {
     }
 
     pub(crate) fn state(&self) -> StateDir {
-        StateRoot::new(&self.state_root).egress()
+        match (&self.state_dir, &self.state_root) {
+            (Some(path), _) => StateDir::egress_at(path),
+            (None, Some(root)) => StateRoot::new(root).egress(),
+            (None, None) => StateRoot::default().egress(),
+        }
+    }
+
+    /// The flags of a verb that is configured, with those of all verbs that are part of it.
+    pub(crate) fn flags(&self, flags: &Flags) -> Flags {
+        let mut flags = flags.clone();
+        if self.state_dir.is_some() || self.state_root.is_some() {
+            flags.state_dir(self.state().path());
+        }
+        flags
     }
 }
 
@@ -88,6 +106,8 @@ pub(crate) enum Verb {
     Detach(DetachArgs),
     /// Show which shard carries a packet that no pin holds; asks nothing of this machine
     Place(PlaceArgs),
+    /// Check what run is told, and read its source of shards; changes nothing
+    Check(CheckArgs),
     /// Print the JSON Schema of a document
     Schema(SchemaArgs),
 }
@@ -274,6 +294,15 @@ impl DetachArgs {
     pub(crate) fn wait(&self) -> Duration {
         Duration::from_secs(self.wait.into())
     }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    /// Print each value and where it was said
+    #[arg(long)]
+    pub(crate) print_config: bool,
+    #[command(flatten)]
+    pub(crate) flags: Flags,
 }
 
 #[derive(Debug, Args)]

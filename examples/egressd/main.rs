@@ -9,6 +9,7 @@
 //! egressd status                  what it does, and what is wrong
 //! egressd pins                    who is held to which shard
 //! egressd detach                  off the interfaces
+//! egressd check                   whether run would start, and which shards its source lists
 //! egressd place --hash-table N --source ADDR --shards SID,...     which shard carries an address
 //! ```
 //!
@@ -17,12 +18,14 @@
 
 mod apply;
 mod args;
+mod check;
 mod detach;
 mod errors;
 mod explain;
 mod pins;
 mod place;
 mod plan;
+mod run;
 mod schema;
 mod status;
 mod trace;
@@ -50,6 +53,7 @@ fn run(cli: &Cli, output: &Output) -> Result<Done, Failure> {
         Verb::Pins(arguments) => pins::run(arguments, &state, output),
         Verb::Detach(arguments) => detach::run(arguments, &state, output),
         Verb::Place(arguments) => place::run(arguments, output),
+        Verb::Check(arguments) => check::run(arguments, &cli.flags(&arguments.flags), output),
         Verb::Schema(arguments) => schema::run(arguments, output),
     }
 }

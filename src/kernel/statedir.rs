@@ -367,6 +367,21 @@ pub struct StateDir {
 }
 
 impl StateDir {
+    /// The state directory of the egress datapath at a path of the caller's choice, whether it
+    /// exists or not. The nearest directory above it that exists must be on a bpffs when it is used.
+    #[must_use]
+    pub fn egress_at(path: impl Into<PathBuf>) -> Self {
+        let path = path.into();
+        let parent = path.parent().unwrap_or(&path).to_path_buf();
+        let root = parent.ancestors().find(|above| above.is_dir());
+        Self {
+            root: StateRoot::new(root.unwrap_or(Path::new("/"))),
+            parent,
+            path,
+            owner: Owner::Egress,
+        }
+    }
+
     /// The instance; for the egress datapath, the ID of zeros.
     pub fn instance(&self) -> InstanceId {
         self.owner.instance()

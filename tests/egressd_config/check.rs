@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! What `check` says of a source.
+
+use serde_json::json;
+
+use crate::tool::Ran;
+use crate::{check, shard, Directory};
+
+const SID: &str = "2001:db8:ff09:10:e000::";
+
+#[test]
+fn shards_are_counted_and_objects_at_fault_are_told() {
+    let directory = Directory::new("source");
+    let source = format!("dir:{}", directory.0.display());
+    directory.write("a.json", shard("a", SID));
+    let document = check(&[("source", &source)], &[]).exits(0).object();
+    assert_eq!(
+        (&document["shards"], &document["faults"]),
+        (&json!(1), &json!([]))
+    );
+    let bad = directory.write("b.json", format!("{:#}", shard("b", "nonsense")));
+    let ran = check(&[("source", &source)], &[]).exits(5);
+    let document = ran.object();
+    assert_eq!(document["shards"], 1);
+    let fault = document["faults"][0].as_str().expect("a fault");
+    let line = std::fs::read_to_string(&bad).expect("a file");
+    let line = line
+        .lines()
+        .position(|line| line.contains("nonsense"))
+        .expect("there")
+        + 1;
+    assert!(
+        fault.starts_with(&format!("{bad}:{line}: shard edge/b: ")),
+        "{fault}"
+    );
+}
+
+#[test]
+fn a_source_that_is_not_known_is_an_error_with_file_and_line() {
+    let directory = Directory::new("broken");
+    let source = format!("dir:{}", directory.0.display());
+    let broken = directory.write("a.json", "{\n\"kind\":");
+    let error = check(&[("source", &source)], &[]).fails(1, "invalid");
+    let message = error["message"].as_str().expect("text");
+    assert!(
+        message.contains(&format!("{broken}:2: is not JSON")),
+        "{message}"
+    );
+    let missing = format!("dir:{}/missing", directory.0.display());
+    let error = check(&[("source", &missing)], &[]).fails(1, "invalid");
+    assert!(
+        error["message"]
+            .as_str()
+            .expect("text")
+            .contains("cannot list it"),
+        "{error}"
+    );
+}
+
+#[test]
+fn people_see_values_and_where_they_were_said() {
+    let directory = Directory::new("text");
+    let source = format!("--source=dir:{}", directory.0.display());
+    let node = "--node-sid=2001:db8:ff01:1:e000::";
+    let arguments = ["check", "--print-config", "--uplinks=up0", node, &source];
+    let text = Ran::with("egressd", &arguments).exits(0).stdout;
+    let line = |name: &str| {
+        let mut lines = text.lines().filter(|line| line.starts_with(name));
+        lines
+            .next()
+            .unwrap_or_else(|| panic!("{name}: {text}"))
+            .to_owned()
+    };
+    assert!(line("uplinks ").contains("up0") && line("uplinks ").ends_with("--uplinks"));
+    assert!(line("pin-idle ").contains("2h4m") && line("pin-idle ").ends_with("default"));
+    assert!(
+        text.ends_with("accepted; 0 shards, 0 objects left out\n"),
+        "{text}"
+    );
+    let quiet = Ran::with("egressd", &["check", "--uplinks=up0", node, &source]).exits(0);
+    assert_eq!(quiet.stdout.lines().count(), 1);
+}
