@@ -33,11 +33,16 @@ pub(crate) fn assert_current(tool: &str) {
         let metadata = std::fs::metadata(path).expect("metadata");
         metadata.modified().expect("a time")
     };
-    let built = changed(&binary(tool));
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
-    for directory in [examples.join(tool), examples.join("common/tool")] {
+    let built = changed(&binary(tool));
+    let mut directories = vec![examples.join(tool), examples.join("common/tool")];
+    while let Some(directory) = directories.pop() {
         for source in std::fs::read_dir(directory).expect("the sources") {
             let source = source.expect("an entry").path();
+            if source.is_dir() {
+                directories.push(source);
+                continue;
+            }
             let hint = format!("is newer than the binary: cargo build --example {tool}");
             assert!(changed(&source) <= built, "{} {hint}", source.display());
         }
