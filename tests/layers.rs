@@ -46,6 +46,14 @@ const PURE_CONTROL: &[&str] = &[
     "reconcile",
     "shard",
 ];
+/// Single files of the control loop that are as pure, below `control`.
+const PURE_CONTROL_FILES: &[&str] = &[
+    "metrics/counters.rs",
+    "metrics/counts.rs",
+    "metrics/label.rs",
+    "metrics/registry.rs",
+    "metrics/text.rs",
+];
 /// What a pure module must not name.
 const IMPURE: &[&str] = &[
     "libbpf_rs",
@@ -168,7 +176,10 @@ fn every_arrow_points_down() {
         };
         let part = inside.iter().nth(1).map(|part| part.to_string_lossy());
         let part = part.as_deref().map(|part| part.trim_end_matches(".rs"));
+        let below = inside.strip_prefix("control").ok().and_then(Path::to_str);
+        let pure_file = below.is_some_and(|file| PURE_CONTROL_FILES.contains(&file));
         let pure_part = part.filter(|part| module == "control" && PURE_CONTROL.contains(part));
+        let pure_part = pure_part.or(part.filter(|_| pure_file));
         if pure_part.is_some() {
             allowed.extend(PURE);
             allowed.retain(|name| PURE.contains(name) || BASE.contains(name));
@@ -186,7 +197,7 @@ fn every_arrow_points_down() {
             let beside = named_behind(&code, "super::").into_iter();
             for name in beside.chain(named_behind(&code, "crate::control::")) {
                 let file = control.join(format!("{name}.rs"));
-                let exists = file.exists() || control.join(name).is_dir();
+                let exists = file.exists() || (!name.is_empty() && control.join(name).is_dir());
                 if exists && !PURE_CONTROL.contains(&name) {
                     wrong.push(format!("{}: {part} uses {name}", inside.display()));
                 }

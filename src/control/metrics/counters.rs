@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::counts::{Counts, Histogram};
-use super::label::{Label, Publication, Side, SourceFault, SourceKind, Stage, Trigger, Unresolved};
+use super::label::{Label, Publication, Side, SourceKind, Stage, Trigger, Unresolved};
+use crate::control::source::SourceErrors;
 use crate::control::{Mode, Repair};
 use crate::group::{Class, Classes};
 
@@ -71,8 +72,8 @@ pub struct LoopCounters {
     pub netlink_overruns: u64,
     /// Times that the view of the network was read anew.
     pub netlink_resyncs: u64,
-    /// What went wrong with the list of shards.
-    pub source_errors: Counts<SourceFault>,
+    /// What went wrong with the list of shards, as its source counts it.
+    pub source_errors: SourceErrors,
     /// How long the barrier was waited for by who holds it beside others.
     pub shared_wait: Histogram,
     /// How long the barrier was waited for by who holds it alone.
@@ -111,7 +112,7 @@ impl LoopCounters {
             resolution_failures: Counts::default(),
             netlink_overruns: 0,
             netlink_resyncs: 0,
-            source_errors: Counts::default(),
+            source_errors: SourceErrors::default(),
             shared_wait: Histogram::new(&WAITS),
             exclusive_wait: Histogram::new(&WAITS),
             barrier_timeouts: Counts::default(),

@@ -113,21 +113,6 @@ labels! {
 }
 
 labels! {
-    /// Why the list of shards could not be read.
-    SourceFault;
-    /// What was read makes no sense.
-    Parse = "parse",
-    /// It may not be read.
-    Forbidden = "forbidden",
-    /// It is not there any more.
-    Gone = "gone",
-    /// The other side ended the conversation.
-    Closed = "closed",
-    /// The other side did not answer in time.
-    Timeout = "timeout",
-}
-
-labels! {
     /// How the barrier between writers of routes and who retires a group is held.
     Side;
     /// Beside others.
@@ -180,10 +165,6 @@ mod tests {
             ["no_route", "not_uplink", "no_neighbour"]
         );
         assert_eq!(names::<SourceKind>(), ["file", "dir", "kube"]);
-        assert_eq!(
-            names::<SourceFault>(),
-            ["parse", "forbidden", "gone", "closed", "timeout"]
-        );
         assert_eq!(names::<Side>(), ["shared", "exclusive"]);
         assert_eq!(
             names::<Repair>(),
