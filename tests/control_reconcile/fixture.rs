@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use guideway::control::{
-    Desired, Known, Mode, Observed, Policy, Reachability, Shard, ShardList, Unreached,
+    Desired, Known, Mode, Observed, Policy, Reachability, SenselessRoute, Shard, ShardList,
+    Unreached,
 };
 use guideway::encap::Encap;
-use guideway::group::{Class, Classes, Limits, Settings};
+use guideway::group::{Class, Classes, ConfiguredClass, GroupId, Limits, Settings};
 use guideway::maglev::TableSize;
-use guideway::route::{Prefix, TableId};
+use guideway::route::{Key, Origin, Prefix, Route, TableId, Target};
 use guideway::srv6::{Argument, BaseSid, Mtu, NextHop};
 use guideway::tenant::Tenant;
 
@@ -65,9 +66,17 @@ pub(crate) fn list(shards: impl IntoIterator<Item = Shard>) -> Known<ShardList> 
     })
 }
 
+pub(crate) fn stale(known: Known<ShardList>) -> Known<ShardList> {
+    known.lost(Duration::from_secs(5), "connection refused")
+}
+
 pub(crate) fn classes(prefixes: &[&str]) -> Classes {
     let prefixes = prefixes.iter().map(|prefix| nat64(prefix).into());
     Classes::new(prefixes, limits()).expect("classes")
+}
+
+pub(crate) fn classes_with(entries: impl IntoIterator<Item = ConfiguredClass>) -> Classes {
+    Classes::new(entries, limits()).expect("classes")
 }
 
 /// Small tables, so that many plans cost little.
@@ -90,6 +99,15 @@ pub(crate) fn hashed(shards: Known<ShardList>) -> Desired {
         static_sids: Vec::new(),
         policy: Policy::default(),
         overrides: BTreeMap::new(),
+    }
+}
+
+/// Ordered mode for the same classes over these static SIDs; nobody lists shards.
+pub(crate) fn ordered(sids: &[u16]) -> Desired {
+    Desired {
+        mode: Mode::Ordered,
+        static_sids: sids.iter().map(|number| sid(*number)).collect(),
+        ..hashed(Known::Unknown)
     }
 }
 
@@ -138,4 +156,32 @@ pub(crate) fn reach(shards: impl IntoIterator<Item = (u16, bool)>) -> Reachabili
 pub(crate) fn prefix_of(class: Class) -> Prefix {
     let (address, bits) = class.prefix();
     Prefix::new(address.into(), bits.into()).expect("a prefix")
+}
+
+/// The route of a tenant for a class.
+pub(crate) fn key(table: u32, class: Class) -> Key {
+    Key::new(TableId::new(table), prefix_of(class))
+}
+
+pub(crate) fn to_shard(table: u32, number: u16) -> Route {
+    Route::new(Target::Shard {
+        argument: argument(table),
+        sid: sid(number),
+        next_hop: hop(number),
+    })
+}
+
+/// A row of a route that no writer of this library makes.
+pub(crate) fn senseless(key: &Key, origin: Origin, group: Option<GroupId>) -> SenselessRoute {
+    // The library makes such an error when it reads a row.
+    let row = guideway::abi::Route {
+        kind: 77,
+        ..Default::default()
+    };
+    let error = Route::from_row(key, &row).expect_err("a row without sense");
+    SenselessRoute {
+        origin,
+        group,
+        error,
+    }
 }

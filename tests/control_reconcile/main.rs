@@ -7,4 +7,8 @@
 
 mod eligibility;
 mod fixture;
+mod gates;
+mod hashed;
+mod ordered;
+mod transitions;
 mod world;
