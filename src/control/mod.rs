@@ -8,13 +8,19 @@
 //! What is not known takes nothing away. No list of shards yet ([`Known::Unknown`]) is not an empty
 //! one, and a source that fails ([`Known::Stale`]) leaves its last list in force.
 
+mod apply;
 mod desired;
 mod effect;
 mod eligible;
+pub mod fake;
 pub mod files;
+mod install;
+mod invariants;
+pub mod kernel;
 mod known;
 pub mod manifest;
 pub mod metrics;
+mod observe;
 mod observed;
 mod plan;
 mod problem;
@@ -22,10 +28,14 @@ mod reconcile;
 mod shard;
 pub mod source;
 
+pub use apply::{apply, Applied, Deadline, Outcome, RouteCounts, StepReport};
 pub use desired::{Desired, Mode, Policy, Verdict};
 pub use effect::{ClassEffect, MemberCounts, Part, PinEffect, PredictedEffect, ShardShare};
 pub use eligible::Pool;
+pub use install::{install, Install, InstallError, InstallPolicy, Installed, Placed, Why};
+pub use invariants::{invariants, Broken, Invariants};
 pub use known::Known;
+pub use observe::observe;
 pub use observed::{GroupContext, Observed, Reachability, SenselessRoute, Unreached};
 pub use plan::{MoveReason, Plan, PlannedStep, Repair, RouteEnd, RouteMove, Step};
 pub use problem::Problem;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! What there is: the kernel's tables and the node's ways to shards.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use crate::encap::Encap;
@@ -36,7 +36,7 @@ pub struct Observed {
     pub reach: Reachability,
     /// Live pins by the tenure that holds them; none where they were not counted. They decide
     /// nothing, the predicted effect tells them.
-    pub pins: Option<BTreeMap<(GroupId, Slot, Generation), u64>>,
+    pub pins: Option<HashMap<(GroupId, Slot, Generation), u64>>,
     /// When it was read, by the monotonic clock.
     pub now: Duration,
     /// When it was read, in nanoseconds of the real-time clock, for the record.

@@ -16,7 +16,7 @@ use crate::group::{GroupId, Incarnation};
 use crate::kernel::map::Update;
 use crate::kernel::SysError;
 use crate::placement::{HashTable, Scope};
-use crate::route::{Key, Origin, Prefix, Route, TableId, Target};
+use crate::route::{Block, Key, Origin, Prefix, Route, TableId, Target};
 use crate::srv6::Argument;
 use crate::tenant::Tenant;
 
@@ -69,6 +69,13 @@ pub enum RouteError {
         /// How many there can be.
         max: u32,
     },
+    /// The caller's observer stopped it.
+    #[error("stopped by the caller before route {key}")]
+    #[non_exhaustive]
+    Aborted {
+        /// The route that was not written.
+        key: Key,
+    },
     /// What was written before the failure could not all be undone.
     #[error("{cause}; and what was written before could not be undone: {error}")]
     #[non_exhaustive]
@@ -106,7 +113,7 @@ impl RouteError {
             Self::OtherTenant { .. } | Self::Contradiction { .. } => ErrorKind::Conflict,
             // The object is full, whatever the kernel calls it.
             Self::Full { .. } => ErrorKind::Kernel,
-            Self::Partly { .. } => ErrorKind::Partial,
+            Self::Partly { .. } | Self::Aborted { .. } => ErrorKind::Partial,
             Self::Instance(error) => error.kind(),
             Self::Sys(error) => error.kind(),
         }
@@ -153,6 +160,18 @@ impl Ledger {
         self.with_tenants(egress, |tenants| {
             let mut rows = tenants.of(table);
             rows.next().map(|(_, tenant)| *tenant)
+        })
+    }
+
+    /// The tenant of a table as one of its enabled interfaces has it.
+    pub(super) fn enabled(
+        &self,
+        egress: &Egress,
+        table: TableId,
+    ) -> Result<Option<Tenant>, SysError> {
+        self.with_tenants(egress, |tenants| {
+            let mut rows = tenants.of(table).map(|(_, tenant)| *tenant);
+            rows.find(|tenant| tenant.enabled)
         })
     }
 
@@ -306,6 +325,65 @@ impl Ledger {
         })
     }
 
+    /// Writes a route of a tenant where there is none, or one that makes no sense; whether that was
+    /// so. Nobody else may write meanwhile.
+    pub(super) fn insert(
+        &self,
+        egress: &Egress,
+        tenant: &Tenant,
+        prefix: Prefix,
+        to: To<'_>,
+    ) -> Result<bool, RouteError> {
+        let route = self.route(egress, tenant.hash_table, tenant.argument, prefix, to)?;
+        let key = Key::new(tenant.table, prefix);
+        let (name, row) = (key.to_row(), route.to_row());
+        let routes = &egress.maps.routes;
+        match routes.update(&name, &row, Update::Insert) {
+            Err(error) if error.errno == libc::EEXIST => {
+                // As it exists, it is the longest prefix of itself.
+                let there = routes.longest(&name)?;
+                if there.is_none_or(|there| Route::from_row(&key, &there).is_ok()) {
+                    return Ok(false);
+                }
+                routes.update(&name, &row, Update::Replace)?;
+            }
+            Err(error) => return Err(no_room(egress, error)),
+            Ok(()) => {}
+        }
+        self.written.borrow_mut().insert(key, Some(route));
+        Ok(true)
+    }
+
+    /// Makes a row that makes no sense a block; whether there is one.
+    pub(super) fn mend(&self, egress: &Egress, key: Key) -> Result<bool, SysError> {
+        let (name, routes) = (key.to_row(), &egress.maps.routes);
+        let there = routes.longest(&name)?;
+        if there.is_none_or(|there| Route::from_row(&key, &there).is_ok()) {
+            return Ok(false);
+        }
+        let route = Route::new(Target::Block(Block::Drop));
+        match routes.update(&name, &route.to_row(), Update::Replace) {
+            // What makes no sense is that of a shorter prefix.
+            Err(error) if error.is_not_found() => return Ok(false),
+            result => result?,
+        }
+        self.written.borrow_mut().insert(key, Some(route));
+        Ok(true)
+    }
+
+    /// Removes a route that is what it was; whether it was.
+    pub(super) fn remove_same(
+        &self,
+        egress: &Egress,
+        key: Key,
+        before: &Route,
+    ) -> Result<bool, SysError> {
+        if !is_there(egress, &key, &before.to_row())? {
+            return Ok(false);
+        }
+        self.remove(egress, key)
+    }
+
     /// Undoes writes, the last one first, and says why.
     pub(super) fn undo(
         &self,
@@ -395,6 +473,17 @@ fn put_interface(
     Ok(())
 }
 
+/// Why a route is not written, where the kernel may have no room for it.
+fn no_room(egress: &Egress, error: SysError) -> RouteError {
+    match error.errno {
+        libc::ENOSPC => RouteError::Full {
+            what: "routes",
+            max: egress.limits.routes(),
+        },
+        _ => error.into(),
+    }
+}
+
 /// Writes a route, and says what was there.
 fn write_row(egress: &Egress, key: Key, route: &Route) -> Result<Option<abi::Route>, RouteError> {
     let (name, row) = (key.to_row(), route.to_row());
@@ -403,13 +492,7 @@ fn write_row(egress: &Egress, key: Key, route: &Route) -> Result<Option<abi::Rou
         match routes.update(&name, &row, Update::Insert) {
             Ok(()) => return Ok(None),
             Err(error) if error.errno == libc::EEXIST => {}
-            Err(error) if error.errno == libc::ENOSPC => {
-                return Err(RouteError::Full {
-                    what: "routes",
-                    max: egress.limits.routes(),
-                })
-            }
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(no_room(egress, error)),
         }
         // It exists, so the longest prefix is the route itself; unless it goes before it is
         // replaced.

@@ -33,6 +33,7 @@ mod loader;
 pub mod pins;
 mod plan;
 mod publish;
+mod refresh;
 mod resolve;
 mod retire;
 mod routes;
@@ -54,6 +55,7 @@ pub use limits::{LimitError, Limits};
 pub use live::Subject;
 pub use loader::Loader;
 pub use publish::{Aborted, Published, Step};
+pub use refresh::Changed;
 pub use resolve::{resolve, ResolveError};
 pub use retire::{
     Move, MoveReport, RetireError, RetireGuard, StillReferenced, ZeroRoutes, MOST_REFRESHED,

@@ -83,7 +83,9 @@ impl Egress {
 }
 
 impl Writer {
-    fn mark(&self, group: GroupId) -> HighWater {
+    /// The slot generations that this writer has used in a group.
+    #[must_use]
+    pub fn high_water(&self, group: GroupId) -> HighWater {
         let mark = self.marks.get(usize::from(group.get()));
         mark.copied().unwrap_or_default()
     }
@@ -93,7 +95,7 @@ impl Writer {
     /// # Errors
     /// As [`Egress::plan_group`].
     pub fn plan_group(&self, place: &Place, spec: &GroupSpec) -> Result<GroupPlan, GroupError> {
-        self.plan_with(place, spec, self.mark(place.group))
+        self.plan_with(place, spec, self.high_water(place.group))
     }
 
     /// Plans new next hops for the members that a group has; see [`group::track`].
@@ -128,6 +130,9 @@ impl Writer {
     ) -> Result<GroupPlan, GroupError> {
         let live = self.group(group)?.ok_or(GroupError::Absent { group })?;
         let counters = self.slot_counters(group).map_err(InstanceError::from)?;
-        Ok(plan(&live, &self.context(&counters, self.mark(group)))?)
+        Ok(plan(
+            &live,
+            &self.context(&counters, self.high_water(group)),
+        )?)
     }
 }

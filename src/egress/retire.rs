@@ -15,7 +15,7 @@ use super::publish::{Aborted, Published, Step};
 use super::ticket::{GroupTicket, TicketError, To};
 use super::Subject;
 use crate::error::ErrorKind;
-use crate::group::{Class, GroupId, State};
+use crate::group::{Class, GroupId, GroupPlan, State};
 use crate::kernel::write_barrier::ExclusiveGuard;
 use crate::kernel::SysError;
 use crate::placement::Scope;
@@ -55,8 +55,8 @@ use crate::route::{Key, Route, Target};
 #[derive(Debug)]
 #[must_use = "the barrier is held as long as the guard exists"]
 pub struct RetireGuard<'w> {
-    writer: &'w mut Writer,
-    ledger: Ledger,
+    pub(super) writer: &'w mut Writer,
+    pub(super) ledger: Ledger,
     _lock: ExclusiveGuard,
 }
 
@@ -294,7 +294,12 @@ impl<'w> RetireGuard<'w> {
     }
 
     /// The route as it leads there, if enough is known of its tenant.
-    fn led(&self, key: &Key, route: &Route, to: To<'_>) -> Result<Option<Route>, RouteError> {
+    pub(super) fn led(
+        &self,
+        key: &Key,
+        route: &Route,
+        to: To<'_>,
+    ) -> Result<Option<Route>, RouteError> {
         let tenant = self.ledger.tenant(self.writer, key.table)?;
         let argument = route.argument().or(tenant.map(|tenant| tenant.argument));
         let target = match (to, tenant, argument) {
@@ -423,11 +428,7 @@ impl<'w> RetireGuard<'w> {
         proof: ZeroRoutes<'w>,
         observer: impl FnMut(Subject, Step) -> Result<(), Aborted>,
     ) -> Result<Published, RetireError> {
-        if proof.instance != self.writer.maps.groups.map().id() {
-            let group = proof.group;
-            return Err(RetireError::OtherInstance { group });
-        }
-        let plan = self.writer.plan_disable(proof.group)?;
+        let plan = self.plan_disable(&proof)?;
         let results = self.writer.publish_any(&[plan], observer)?;
         let result = results.into_iter().next();
         // There is one result for each plan.
@@ -439,6 +440,17 @@ impl<'w> RetireGuard<'w> {
     }
 }
 
+impl RetireGuard<'_> {
+    /// The plan that a proof allows.
+    pub(super) fn plan_disable(&self, proof: &ZeroRoutes<'_>) -> Result<GroupPlan, RetireError> {
+        let group = proof.group;
+        if proof.instance != self.writer.maps.groups.map().id() {
+            return Err(RetireError::OtherInstance { group });
+        }
+        Ok(self.writer.plan_disable(group)?)
+    }
+}
+
 /// A route to a group with the states that belong there; none if it is no such route, or its tenant
 /// or tenure is unknown.
 fn rehashed(
@@ -447,15 +459,7 @@ fn rehashed(
     tenants: &BTreeMap<crate::route::TableId, crate::placement::HashTable>,
     live: &[crate::group::Snapshot],
 ) -> Option<Route> {
-    let Target::Group {
-        argument,
-        group,
-        incarnation,
-        ..
-    } = route.target
-    else {
-        return None;
-    };
+    let (group, incarnation) = route.group()?;
     let table = *tenants.get(&key.table)?;
     let live = live
         .iter()
@@ -466,6 +470,6 @@ fn rehashed(
     };
     Some(Route {
         origin: route.origin,
-        target: Target::group(argument, group, incarnation, scope, key.prefix),
+        target: Target::group(route.argument()?, group, incarnation, scope, key.prefix),
     })
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::error::{GuardError, InstanceError};
 use super::instance::Egress;
 use super::ledger::{Ledger, RouteError};
+use super::publish::Aborted;
 use super::ticket::{GroupTicket, TicketError, To};
 use crate::error::ErrorKind;
 use crate::group::{Class, GroupId, State};
@@ -211,14 +212,30 @@ impl RouteWriteGuard<'_> {
     /// # Errors
     /// As [`put`](Self::put); what was there is there again.
     pub fn install(&self, tenant: &Tenant, routes: &[(Prefix, To<'_>)]) -> Result<(), RouteError> {
+        self.install_observed(tenant, routes, |_| Ok(()))
+    }
+
+    /// As [`install`](Self::install), asking `observer` before each route is written.
+    ///
+    /// # Errors
+    /// As there; where the observer stops it, it is undone as well.
+    pub fn install_observed(
+        &self,
+        tenant: &Tenant,
+        routes: &[(Prefix, To<'_>)],
+        mut observer: impl FnMut(&Key) -> Result<(), Aborted>,
+    ) -> Result<(), RouteError> {
         let mut routes = routes.to_vec();
         routes.sort_by_key(|(prefix, _)| Reverse(prefix.bits()));
         let mut done = Vec::with_capacity(routes.len());
         for (prefix, to) in routes {
-            match self
-                .ledger
-                .put(self.egress, tenant, tenant.argument, prefix, to)
-            {
+            let key = Key::new(tenant.table, prefix);
+            let asked = observer(&key).map_err(|Aborted| RouteError::Aborted { key });
+            let put = |()| {
+                let argument = tenant.argument;
+                self.ledger.put(self.egress, tenant, argument, prefix, to)
+            };
+            match asked.and_then(put) {
                 Ok(before) => done.push(before),
                 Err(error) => return Err(self.ledger.undo(self.egress, done, error)),
             }
@@ -252,6 +269,41 @@ impl RouteWriteGuard<'_> {
         self.ledger.remove_interface(self.egress, ifindex)
     }
 
+    /// Those of the routes to these prefixes of a tenant that another writer than the node's control
+    /// loop keeps.
+    ///
+    /// # Errors
+    /// The table cannot be read.
+    pub fn foreign(
+        &self,
+        table: TableId,
+        prefixes: &BTreeSet<Prefix>,
+    ) -> Result<BTreeSet<Prefix>, SysError> {
+        // Mostly there is none, or one of the loop's own; to look through all routes takes long.
+        let mut may_be = false;
+        for prefix in prefixes {
+            let there = self
+                .egress
+                .maps
+                .routes
+                .longest(&Key::new(table, *prefix).to_row())?;
+            may_be |= there.is_some_and(|there| there.origin != Origin::default().0);
+        }
+        let mut foreign = BTreeSet::new();
+        if may_be {
+            self.egress.for_each_route(|row| {
+                if let Ok((key, route)) = row {
+                    let is_asked = key.table == table && prefixes.contains(&key.prefix);
+                    if is_asked && route.origin != Origin::default() {
+                        foreign.insert(key.prefix);
+                    }
+                }
+                ControlFlow::Continue(())
+            })?;
+        }
+        Ok(foreign)
+    }
+
     /// Interfaces that are about to be removed or another tenant's: nobody has to agree with what
     /// they say.
     pub(super) fn set_leaving(&self, interfaces: BTreeSet<u32>) {
@@ -263,6 +315,15 @@ impl RouteWriteGuard<'_> {
     /// # Errors
     /// [`VerifyError`] says what is otherwise than it was written.
     pub fn verify(self) -> Result<(), VerifyError> {
+        self.check()
+    }
+
+    /// Looks again at what was written, and keeps the barrier: what is otherwise than it should be
+    /// can be written again before anybody retires a group.
+    ///
+    /// # Errors
+    /// As [`verify`](Self::verify).
+    pub fn check(&self) -> Result<(), VerifyError> {
         let changed = self.ledger.differing(self.egress);
         if let Some(key) = changed.map_err(InstanceError::from)? {
             return Err(VerifyError::Changed { key });

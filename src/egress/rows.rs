@@ -6,6 +6,7 @@ use std::ops::ControlFlow;
 
 use super::error::InstanceError;
 use super::instance::Egress;
+use crate::abi;
 use crate::group::GroupId;
 use crate::kernel::SysError;
 use crate::route::{Key, Route, RowError, TableId};
@@ -54,6 +55,24 @@ impl Egress {
             let route = Key::from_row(key);
             each(route.and_then(|key| Ok((key, Route::from_row(&key, row)?))))
         })
+    }
+
+    /// As [`for_each_route`](Self::for_each_route), whether or not the rows make sense.
+    pub(crate) fn for_each_route_as_it_is(
+        &self,
+        each: impl FnMut(&abi::RouteKey, &abi::Route) -> ControlFlow<()>,
+    ) -> Result<(), SysError> {
+        self.maps.routes.for_each(each)
+    }
+
+    /// Calls `each` with the row of every interface, whether or not it makes sense.
+    pub(crate) fn for_each_interface(
+        &self,
+        mut each: impl FnMut(u32, &abi::Tenant) -> ControlFlow<()>,
+    ) -> Result<(), SysError> {
+        self.maps
+            .tenants
+            .for_each(|&ifindex, row| each(ifindex, row))
     }
 
     /// The routes of a tenant, in order.

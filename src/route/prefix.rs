@@ -7,6 +7,7 @@ use std::str::FromStr;
 
 use serde::{Serialize, Serializer};
 
+use crate::group::Class;
 use crate::placement::Family;
 
 /// The addresses that agree in their first bits. IPv6 before IPv4, then by address and length.
@@ -126,6 +127,17 @@ fn masked(address: IpAddr, bits: u8) -> IpAddr {
         IpAddr::V4(address) => {
             let mask = u32::MAX.checked_shl(drop).unwrap_or(0);
             IpAddr::V4(Ipv4Addr::from_bits(address.to_bits() & mask))
+        }
+    }
+}
+
+impl From<Class> for Prefix {
+    /// The prefix of tenants' routes to the class.
+    fn from(class: Class) -> Self {
+        let (address, bits) = class.prefix();
+        Self {
+            address: address.into(),
+            bits,
         }
     }
 }

@@ -55,9 +55,9 @@ labels! {
 labels! {
     /// Where a sweep failed.
     Stage;
-    /// Publishing groups that take routes, or writing or moving routes.
+    /// Publishing groups that take routes, or how packets are encapsulated.
     Apply = "apply",
-    /// Publishing new next hops of members that stay.
+    /// Writing and moving routes, but for the last ones of a group that ends.
     Refresh = "refresh",
     /// Reading the list of shards.
     Watch = "watch",
