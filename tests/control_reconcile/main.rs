@@ -10,5 +10,6 @@ mod fixture;
 mod gates;
 mod hashed;
 mod ordered;
+mod random;
 mod transitions;
 mod world;
