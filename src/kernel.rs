@@ -23,6 +23,7 @@ pub mod random;
 pub mod record;
 pub mod ring;
 pub mod routine;
+pub mod routing;
 pub mod run;
 pub mod snapshot;
 pub mod statedir;

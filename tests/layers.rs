@@ -38,7 +38,9 @@ const PURE_CONTROL: &[&str] = &[
     "desired",
     "effect",
     "eligible",
+    "hold",
     "known",
+    "machine",
     "manifest",
     "observed",
     "plan",
@@ -152,6 +154,8 @@ fn named_behind<'c>(code: &'c str, root: &str) -> BTreeSet<&'c str> {
             }
         }
     }
+    // `*` is no name.
+    names.remove("");
     names
 }
 

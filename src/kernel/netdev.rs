@@ -149,7 +149,7 @@ pub fn all() -> Result<Vec<Interface>, SysError> {
 }
 
 /// `struct ifinfomsg`: family, pad, type, index, flags, change.
-const LINK_BYTES: usize = 16;
+pub(super) const LINK_BYTES: usize = 16;
 
 fn one(body: &[u8], what: &str) -> Result<Option<Interface>, SysError> {
     let mut found = None;
@@ -167,7 +167,8 @@ fn one(body: &[u8], what: &str) -> Result<Option<Interface>, SysError> {
     }
 }
 
-fn interface(answer: &[u8]) -> Option<Interface> {
+/// What a message says of an interface.
+pub(super) fn interface(answer: &[u8]) -> Option<Interface> {
     const INFO_KIND: u16 = 1;
     let flags = word(answer, 8)?;
     let mut interface = Interface {

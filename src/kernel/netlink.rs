@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Questions to the kernel by netlink, with all their answers, and orders.
 
+mod batch;
 mod order;
 
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -14,13 +15,14 @@ use nix::sys::time::{TimeVal, TimeValLike};
 
 use super::SysError;
 
+pub(super) use batch::batch;
 pub(super) use order::order;
 
-const HEADER_BYTES: usize = 16;
+pub(super) const HEADER_BYTES: usize = 16;
 /// Where in a header the flags are.
 const FLAGS_AT: usize = 6;
 /// Larger than any part of an answer that the kernel makes.
-const BUFFER_BYTES: usize = 64 << 10;
+pub(super) const BUFFER_BYTES: usize = 64 << 10;
 /// The kernel answers at once; this ends a wait for an answer that was lost.
 const PATIENCE_SECONDS: i64 = 5;
 const OP: &str = "ask the kernel about";
@@ -144,7 +146,11 @@ pub(super) fn put(message: &mut Vec<u8>, kind: u16, value: &[u8]) {
 
 /// Takes the first item off `bytes`: its type, its body, and what follows. A message begins with
 /// a length of four bytes and a type of two, an attribute with two and two.
-fn split(bytes: &[u8], header: usize, length_bytes: usize) -> Option<(u16, &[u8], &[u8])> {
+pub(super) fn split(
+    bytes: &[u8],
+    header: usize,
+    length_bytes: usize,
+) -> Option<(u16, &[u8], &[u8])> {
     let length = match length_bytes {
         4 => word(bytes, 0)? as usize,
         _ => half(bytes, 0)? as usize,
