@@ -93,8 +93,6 @@ static __always_inline int gw_send(struct gw_egress_run *run)
 static __always_inline int gw_verdict(__u32 end)
 {
 	switch (end) {
-	case GW_EGRESS_SHARD:
-	case GW_EGRESS_GROUP:
 	case GW_EGRESS_ICMP_SENT:
 	case GW_EGRESS_UNREACH_SENT:
 		return TC_ACT_REDIRECT;
@@ -107,7 +105,10 @@ static __always_inline int gw_verdict(__u32 end)
 	}
 }
 
-/* The one place where packets end, which the verifier has to walk through once: counts, and tells. */
+/*
+ * The one place where packets end that are not sent to a shard, which the verifier has to walk through
+ * once: counts, and tells.
+ */
 GW_GLOBAL int gw_end(struct __sk_buff *skb, __u32 end, __u32 table_id, __u32 group_id,
 		     __u32 link_ifindex)
 {
@@ -116,6 +117,19 @@ GW_GLOBAL int gw_end(struct __sk_buff *skb, __u32 end, __u32 table_id, __u32 gro
 	if (end >= GW_EGRESS_DROP_BAD_ROUTE && end != GW_EGRESS_DROP_BLOCKED)
 		gw_tell(skb, end, table_id, group_id, link_ifindex);
 	return gw_verdict(end);
+}
+
+/* Ends the packet where its last step says. */
+static __always_inline int gw_finish(struct gw_egress_run *run, int end)
+{
+	/* Most packets: nothing is told of them, and the call takes as long as a look-up. */
+	if (end == GW_EGRESS_SHARD || end == GW_EGRESS_GROUP) {
+		gw_egress_count(end);
+		return TC_ACT_REDIRECT;
+	}
+	if (run->answered && run->tenant_flags & GW_TENANT_ICMP)
+		end = gw_answer_instead(run, end);
+	return gw_end(run->skb, end, run->table_id, run->group_id, run->link_ifindex);
 }
 
 SEC("tc")
@@ -128,9 +142,7 @@ int gw_egress(struct __sk_buff *skb)
 		end = gw_follow_route(&run);
 	if (end == GW_NEXT)
 		end = gw_send(&run);
-	if (run.answered && run.tenant_flags & GW_TENANT_ICMP)
-		end = gw_answer_instead(&run, end);
-	return gw_end(skb, end, run.table_id, run.group_id, run.link_ifindex);
+	return gw_finish(&run, end);
 }
 
 char _license[] SEC("license") = "Dual BSD/GPL";

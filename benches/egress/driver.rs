@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use super::measure;
-use super::node::Node;
+use super::node::{Node, Way};
 use super::programs::{Programs, Use};
 
 /// To the next program.
@@ -41,6 +41,7 @@ pub(crate) struct Driver {
     pub(crate) nothing: OwnedFd,
     pub(crate) grow: OwnedFd,
     pub(crate) floor: OwnedFd,
+    pub(crate) bare_pin: OwnedFd,
     shrink: OwnedFd,
 }
 
@@ -61,6 +62,7 @@ impl Driver {
             nothing: programs.program("gw_nothing"),
             grow: programs.program("gw_grow"),
             floor: programs.program("gw_floor"),
+            bare_pin: programs.program("gw_bare_pin"),
             shrink: programs.program("gw_shrink"),
         }
     }
@@ -81,6 +83,8 @@ impl Driver {
             sources.count - 1,
             frame.len() as u32,
             sources.first,
+            Way::Pinned.table().get(),
+            Way::Pinned.group().map_or(0, |group| group.get().into()),
         ] {
             state.extend(number.to_ne_bytes());
         }

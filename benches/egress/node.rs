@@ -57,11 +57,11 @@ impl Way {
         Self::Flows,
     ];
 
-    fn table(self) -> TableId {
+    pub(crate) fn table(self) -> TableId {
         TableId::new(1_000 + self as u32)
     }
 
-    fn group(self) -> Option<GroupId> {
+    pub(crate) fn group(self) -> Option<GroupId> {
         let index = match self {
             Self::Shard => return None,
             Self::Unpinned => 0,

@@ -63,11 +63,33 @@ static __always_inline bool gw_has_ports(const struct gw_egress_run *run)
 	       (run->protocol == GW_PROTO_TCP || run->protocol == GW_PROTO_UDP);
 }
 
-/* Reads the ports; false: the packet is cut off before their end. What pads the frame is none of it. */
+/*
+ * Reads the ports; false: the packet ends before. Where a header without options or extensions ends they
+ * are a load, as a helper takes as long as the rest of a flow label; nearly always they are in reach.
+ * Each by itself: the verifier does not tell two halves of a word from what the helper wrote.
+ */
+static __always_inline bool gw_read_ports(struct __sk_buff *skb, __u32 at, __be16 to[2])
+{
+	const __u8 *data = (const __u8 *)(long)skb->data;
+
+	if (at == GW_ETH_BYTES + GW_IPV6_BYTES)
+		gw_advance(data, GW_ETH_BYTES + GW_IPV6_BYTES);
+	else if (at == GW_ETH_BYTES + GW_IPV4_BYTES)
+		gw_advance(data, GW_ETH_BYTES + GW_IPV4_BYTES);
+	else
+		return !bpf_skb_load_bytes(skb, at, to, 4);
+	if (data + 4 > (const __u8 *)(long)skb->data_end)
+		return !bpf_skb_load_bytes(skb, at, to, 4);
+	to[0] = gw_load16(data, 0);
+	to[1] = gw_load16(data, 2);
+	return true;
+}
+
+/* The same, of what is not padding of the frame. */
 static __always_inline bool gw_load_ports(struct gw_egress_run *run)
 {
 	return run->l4_at + sizeof(run->ports) <= gw_inner_end(run) &&
-	       !bpf_skb_load_bytes(run->skb, run->l4_at, run->ports, sizeof(run->ports));
+	       gw_read_ports(run->skb, run->l4_at, run->ports);
 }
 
 /*

@@ -28,6 +28,8 @@ struct drive {
 	__u32 mask;
 	__u32 frame_bytes; /* without the outer header */
 	__u32 first; /* source */
+	__u32 table_id; /* whose pins gw_bare_pin looks for, and of which group */
+	__u32 group_id;
 	__u8 ethernet[GW_ETH_BYTES];
 	__u8 zero[2];
 };
@@ -102,4 +104,36 @@ int gw_floor(struct __sk_buff *skb)
 	if (!gw_make_room(skb) || bpf_skb_store_bytes(skb, 0, headers, sizeof(headers), 0))
 		return TC_ACT_SHOT;
 	return bpf_redirect(1, 0);
+}
+
+/* Whether the source of a packet has a pin in the measured group, looked for where gw_egress does it. */
+static __always_inline bool is_pinned(const struct gw_egress_run *run)
+{
+	__u32 zero = 0;
+	struct drive *drive = bpf_map_lookup_elem(&bench_drive, &zero);
+	struct gw_pin_key key = { .family = run->family };
+
+	if (!drive)
+		return false;
+	key.table_id = drive->table_id;
+	/* It is known when the route is, no sooner. */
+	key.group_id = drive->group_id + run->route->kind - GW_ROUTE_SHARD;
+	__builtin_memcpy(key.source, run->source, sizeof(key.source));
+	return bpf_map_lookup_elem(&gw_pins, &key);
+}
+
+/* The path of a route to a shard, with the look-up of a pin that says nothing. */
+SEC("tc")
+int gw_bare_pin(struct __sk_buff *skb)
+{
+	struct gw_egress_run run = { .skb = skb, .group_id = GW_INDEX_NONE };
+	int end = gw_classify(&run);
+
+	if (end == GW_NEXT && !is_pinned(&run))
+		return TC_ACT_SHOT;
+	if (end == GW_NEXT)
+		end = gw_follow_route(&run);
+	if (end == GW_NEXT)
+		end = gw_send(&run);
+	return gw_finish(&run, end);
 }

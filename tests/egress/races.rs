@@ -110,7 +110,7 @@ fn rewriting_in_place_tears() {
             })
         };
         // Both processors have to be at it, which others may keep busy.
-        let torn = (0..30).map(|_| round()).find(|[_, _, mixed]| *mixed > 0);
+        let torn = (0..200).map(|_| round()).find(|[_, _, mixed]| *mixed > 0);
         let [first, second, mixed] = torn.expect("a packet of both");
         println!("{first} of one set, {second} of the other, {mixed} mixed");
     });
