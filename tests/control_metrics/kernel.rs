@@ -241,3 +241,94 @@ fn hostile_rows_hide_nothing() {
         assert_eq!(numbers["class_served{class=\"nat64:64:ff9b::/96\"}"], 0.0);
     });
 }
+
+/// As much as there is room for by default: groups, members, tenants and pins.
+#[test]
+fn a_full_instance_is_read_whole() {
+    isolated("control_metrics::full", || {
+        const TENANTS: u32 = 16_384;
+        const PINS: u32 = 65_536;
+        let mut writer = load();
+        configure(&mut writer);
+        let prefixes = (0..7).map(|n| format!("2001:db8:64:{n:x}::/96").parse());
+        let prefixes: Vec<_> = prefixes.map(|of| of.expect("a prefix")).collect();
+        let classes = prefixes.into_iter().map(|of| Class::Nat64(of).into());
+        let limits = writer.limits().groups();
+        let classes = guideway::group::Classes::new(classes, limits).expect("eight");
+        let places = writer.places(&classes, |_| 0).expect("readable");
+        let numbers: Vec<u16> = (0x100..0x100 + limits.members()).collect();
+        let plans = classes.iter().map(|entry| {
+            let place = places.of(entry.class).expect("a place");
+            writer
+                .plan_group(&place, &shards(&numbers))
+                .expect("a plan")
+        });
+        let plans: Vec<_> = plans.collect();
+        for published in writer.publish(&plans).expect("possible") {
+            published.expect("published");
+        }
+        let fill = |name: &str, keys: &[u8], values: &[u8]| {
+            let map = Map::open_any(&dir().pin(Section::Maps, name)).expect("a map");
+            map.update_batch(keys, values).expect("room");
+        };
+        let ifindexes: Vec<u32> = (100..100 + TENANTS).collect();
+        let rows: Vec<_> = ifindexes.iter().map(|of| tenant(*of).to_row(*of)).collect();
+        fill(
+            "gw_tenants",
+            bytemuck::cast_slice(&ifindexes),
+            bytemuck::cast_slice(&rows),
+        );
+        let used = vec![
+            abi::PinUse {
+                pins: 4,
+                refused: 0
+            };
+            ifindexes.len()
+        ];
+        fill(
+            "gw_pin_use",
+            bytemuck::cast_slice(&ifindexes),
+            bytemuck::cast_slice(&used),
+        );
+        let now = Tick::now();
+        let rows = (0..PINS).map(|number| {
+            let holder = guideway::egress::pins::Holder {
+                table: guideway::route::TableId::new(100 + number % TENANTS),
+                group: GroupId::new((number / TENANTS) % 8).expect("a group"),
+                source: std::net::Ipv6Addr::from(0x2001_0db8 << 96 | u128::from(number)).into(),
+                flow: None,
+            };
+            // Slot 3 in its first tenure.
+            let shift = abi::PinBind::GW_PIN_GENERATION_SHIFT.0;
+            let bind = 1 << shift | 3 << abi::PinBind::GW_PIN_SLOT_SHIFT.0;
+            let (tag, last_seen_tick) = (holder.tag(), now.get());
+            let pin = abi::Pin {
+                bind,
+                last_seen_tick,
+                tag,
+            };
+            (holder.source_key(), pin)
+        });
+        let (keys, pins): (Vec<_>, Vec<_>) = rows.unzip();
+        fill(
+            "gw_pins",
+            bytemuck::cast_slice(&keys),
+            bytemuck::cast_slice(&pins),
+        );
+        let scraper = open();
+        let started = std::time::Instant::now();
+        let reading = Reading::of(&scraper, now).expect("readable");
+        let text = guideway::control::metrics::render(
+            &counters(Mode::Hashed),
+            &reading,
+            Default::default(),
+        );
+        eprintln!("{} bytes in {:?}", text.len(), started.elapsed());
+        assert_eq!(reading.pins.by_source, u64::from(PINS));
+        assert_eq!(reading.pins.unreadable, 0);
+        let at_risk: u64 = reading.pins.at_risk.values().sum();
+        // The table gives each of 64 members a 64th.
+        assert!((63_000..65_536).contains(&at_risk), "{at_risk}");
+        assert_eq!(reading.groups.len(), 8);
+    });
+}
