@@ -62,10 +62,8 @@ fn every_subject_has_a_panel() {
                     names.insert(of.name.clone());
                 });
             }
-            let metrics = metrics.iter();
-            metrics.fold(true, |all, metric| {
-                all && names.contains(&format!("guideway_egress_{metric}"))
-            })
+            let mut metrics = metrics.iter();
+            metrics.all(|metric| names.contains(&format!("guideway_egress_{metric}")))
         };
         let panels = panels(&dashboard);
         assert!(panels.iter().any(|(_, panel)| shows(panel)), "{subject}");

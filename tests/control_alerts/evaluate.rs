@@ -282,7 +282,10 @@ pub(crate) fn firing(
 mod tests {
     use super::*;
 
-    fn store(series: &[(&str, &[(&str, &str)], &[f64])]) -> Store {
+    /// Name, labels, and a value for each minute.
+    type Given<'a> = (&'a str, &'a [(&'a str, &'a str)], &'a [f64]);
+
+    fn store(series: &[Given<'_>]) -> Store {
         let mut store = Store::default();
         for (name, labels, values) in series {
             let mut all = Labels::from([(NAME.to_owned(), (*name).to_owned())]);
@@ -362,8 +365,9 @@ mod tests {
         ]);
         let all = |expr| of(expr, &store, 0.0);
         let x1 = ("__name__=a,c=x,i=1".to_owned(), 1.0);
-        assert_eq!(all("a < on (i) group_left () b"), [x1.clone()]);
-        assert_eq!(all("a == 1 and on (i) b"), [x1]);
+        for expr in ["a < on (i) group_left () b", "a == 1 and on (i) b"] {
+            assert_eq!(all(expr).as_slice(), std::slice::from_ref(&x1));
+        }
         assert_eq!(all("a / on (i) group_left () b").len(), 2);
         assert_eq!(all("count by (c) (a) > 1"), [("c=x".to_owned(), 2.0)]);
         assert_eq!(all("a{i=\"2\"} or a{c=~\"y|z\"}").len(), 2);

@@ -4,8 +4,9 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
+use guideway::control::machine::Trigger;
 use guideway::control::metrics::{
-    render, Format, GroupReading, LoopCounters, Reading, Side, Stage, Trigger,
+    render, Format, GroupReading, LoopCounters, Reading, Side, Stage,
 };
 use guideway::control::Mode;
 use guideway::group::Class;

@@ -5,7 +5,6 @@
 #[allow(dead_code)]
 mod groups;
 #[path = "../common/netns.rs"]
-#[allow(dead_code)]
 mod netns;
 #[path = "../control_metrics/strict.rs"]
 mod strict;

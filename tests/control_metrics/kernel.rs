@@ -291,6 +291,9 @@ fn a_full_instance_is_read_whole() {
             bytemuck::cast_slice(&used),
         );
         let now = Tick::now();
+        // All groups have the same members.
+        let group = writer.group(GroupId::new(0).expect("a group"));
+        let member = group.expect("readable").expect("there").members[3];
         let rows = (0..PINS).map(|number| {
             let holder = guideway::egress::pins::Holder {
                 table: guideway::route::TableId::new(100 + number % TENANTS),
@@ -298,9 +301,9 @@ fn a_full_instance_is_read_whole() {
                 source: std::net::Ipv6Addr::from(0x2001_0db8 << 96 | u128::from(number)).into(),
                 flow: None,
             };
-            // Slot 3 in its first tenure.
-            let shift = abi::PinBind::GW_PIN_GENERATION_SHIFT.0;
-            let bind = 1 << shift | 3 << abi::PinBind::GW_PIN_SLOT_SHIFT.0;
+            let generation = u64::from(member.generation.get());
+            let bind = generation << abi::PinBind::GW_PIN_GENERATION_SHIFT.0
+                | u64::from(member.slot.get()) << abi::PinBind::GW_PIN_SLOT_SHIFT.0;
             let (tag, last_seen_tick) = (holder.tag(), now.get());
             let pin = abi::Pin {
                 bind,

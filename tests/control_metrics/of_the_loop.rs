@@ -3,8 +3,9 @@
 
 use std::time::Duration;
 
+use guideway::control::machine::Trigger;
 use guideway::control::metrics::{
-    LoopCounters, Publication, Reading, SharedCounters, Side, Stage, Trigger, Unresolved,
+    LoopCounters, Publication, Reading, SharedCounters, Side, Stage, Unresolved,
 };
 use guideway::control::source::SourceErrorReason;
 use guideway::control::{Mode, Repair};

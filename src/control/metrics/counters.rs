@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::counts::{Counts, Histogram};
-use super::label::{Label, Publication, Side, SourceKind, Stage, Trigger, Unresolved};
+use super::label::{Label, Publication, Side, SourceKind, Stage, Unresolved};
+use crate::control::machine::Trigger;
 use crate::control::source::SourceErrors;
 use crate::control::{Mode, Repair};
 use crate::group::{Class, Classes};

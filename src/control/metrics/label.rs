@@ -4,6 +4,7 @@
 
 use std::fmt::Debug;
 
+use crate::control::machine::Trigger;
 use crate::control::Repair;
 
 /// The values that one label can have.
@@ -33,23 +34,6 @@ macro_rules! labels {
             }
         }
     };
-}
-
-labels! {
-    /// What asked for a sweep.
-    Trigger;
-    /// The list of shards may have changed.
-    Source = "source",
-    /// A route that leads to shards changed.
-    Route = "route",
-    /// A neighbour on an uplink changed.
-    Neighbour = "neighbour",
-    /// An uplink changed.
-    Link = "link",
-    /// It was time.
-    Timer = "timer",
-    /// Somebody asked.
-    Command = "command",
 }
 
 labels! {
@@ -119,6 +103,14 @@ labels! {
     Shared = "shared",
     /// Alone.
     Exclusive = "exclusive",
+}
+
+impl Label for Trigger {
+    const ALL: &'static [Self] = &Self::ALL;
+
+    fn name(self) -> &'static str {
+        self.as_str()
+    }
 }
 
 impl Label for Repair {

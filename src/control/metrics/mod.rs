@@ -24,7 +24,7 @@ mod text;
 
 pub use counters::{LoopCounters, SharedCounters};
 pub use counts::{Counts, Histogram};
-pub use label::{Label, Publication, Side, SourceKind, Stage, Trigger, Unresolved};
+pub use label::{Label, Publication, Side, SourceKind, Stage, Unresolved};
 pub use reading::{GroupReading, Reading};
 pub use registry::{Kind, Metric, METRICS};
 pub use render::render;
