@@ -80,8 +80,9 @@ pub(crate) struct Shard {
     /// The node's interface that leads to it.
     pub(crate) interface: String,
     pub(crate) mac: String,
-    decapsulation: Namespace,
-    _translation: Namespace,
+    pub(crate) decapsulation: Namespace,
+    #[allow(dead_code)] // what is there lives as long as it
+    pub(crate) translation: Namespace,
 }
 
 impl Shard {
@@ -206,7 +207,7 @@ fn connect_shard(
         interface,
         mac,
         decapsulation,
-        _translation: translation,
+        translation,
     })
 }
 

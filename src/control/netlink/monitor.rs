@@ -196,8 +196,8 @@ impl Monitor {
     }
 
     /// Says which shards matter: all members, candidates and static SIDs. From now on changes of
-    /// routes to their /64s are news. A shard whose /64 was not watched is news itself, as what
-    /// happened to its route meanwhile was passed over: call this before the ways are resolved.
+    /// routes to their /64s are news. A /64 that was not watched is news itself, as what happened to
+    /// its route until now was passed over; who resolves after this call needs not be told.
     pub fn watch(&mut self, sids: impl IntoIterator<Item = BaseSid>) -> News {
         let added = self.view.watch(sids);
         News {
