@@ -10,6 +10,7 @@
 
 mod apply;
 mod desired;
+mod document;
 mod effect;
 mod eligible;
 pub mod fake;
@@ -28,11 +29,16 @@ mod observed;
 mod plan;
 mod problem;
 mod reconcile;
+pub mod schema;
 mod shard;
 pub mod source;
 
 pub use apply::{apply, Applied, Deadline, Outcome, RouteCounts, StepReport};
 pub use desired::{Desired, Mode, Policy, Verdict};
+pub use document::{
+    document, ClassDocument, ControlDocument, ControlPlan, IneligibleShard, Knowledge,
+    ProblemDocument, ShareDocument, StepDocument,
+};
 pub use effect::{ClassEffect, MemberCounts, Part, PinEffect, PredictedEffect, ShardShare};
 pub use eligible::Pool;
 pub use install::{install, Install, InstallError, InstallPolicy, Installed, Placed, Why};

@@ -137,6 +137,21 @@ impl Limits {
         Ok(Self { ring_bytes, ..self })
     }
 
+    /// How much memory maps of these sizes take when they are full, on a machine of so many possible
+    /// CPUs.
+    #[must_use]
+    pub fn memory(&self, cpus: u32) -> egress_spec::Memory {
+        let limits = egress_spec::Limits {
+            tenants: self.tenants,
+            routes: self.routes,
+            groups: self.groups,
+            pins: self.pins,
+            flow_pins: self.flow_pins,
+            ring_bytes: self.ring_bytes,
+        };
+        limits.memory(cpus)
+    }
+
     /// What the program is loaded with.
     pub(super) fn sizes(&self) -> Sizes {
         Sizes {

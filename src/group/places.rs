@@ -52,6 +52,18 @@ pub struct Duplicate {
     pub others: Vec<GroupId>,
 }
 
+impl Duplicate {
+    /// That these groups claim a class, which one of them has.
+    #[must_use]
+    pub const fn new(class: Class, kept: GroupId, others: Vec<GroupId>) -> Self {
+        Self {
+            class,
+            kept,
+            others,
+        }
+    }
+}
+
 /// The groups of all classes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]

@@ -5,6 +5,8 @@
 //!
 //! `GW_LONG=1` starts from ten times as many random states.
 
+mod document;
+mod effect;
 mod eligibility;
 mod fixture;
 mod gates;

@@ -29,6 +29,7 @@ pub use error::Error;
 pub use finding::{Finding, FindingCode};
 pub use interfaces::InterfaceName;
 pub use pins::{pins, FlowDocument, PinDocument, PinFilter, PinSchema};
+pub(crate) use plan::Parts;
 pub use plan::{
     plan, DuplicateClass, InterfaceAdvice, InterfaceChange, InterfacePlan, PlanDocument,
     PlanResult, PlanSchema, RetiredGroup, SettingChange, TenantPlan, TenantRemoval,

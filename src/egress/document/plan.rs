@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! What a specification would change.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 use serde_json::Value;
@@ -14,12 +14,13 @@ use super::Error;
 use crate::document::field::Written;
 use crate::egress::apply::{Changes, TenantChanges};
 use crate::egress::{resolve, warnings, Egress, InstanceError, Limits};
-use crate::egress_spec::{Memory, Resolved, Spec, SpecDigest, Warning};
+use crate::egress_spec::{Memory, Resolved, RouteTarget, Spec, SpecDigest, Warning};
 use crate::encap::Encap;
-use crate::group::{Class, GroupId, Snapshot};
+use crate::group::{Class, Duplicate, GroupId, GroupPlan, Snapshot};
 use crate::kernel::probe;
 use crate::kernel::statedir::StateDir;
 use crate::route::{Prefix, Route, TableId};
+use crate::srv6::Argument;
 
 /// What applying a specification would change, made against what is there at this moment.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -28,9 +29,9 @@ use crate::route::{Prefix, Route, TableId};
 pub struct PlanDocument {
     /// Names this form.
     pub schema: PlanSchema,
-    /// Digest of the specification's canonical form.
-    #[cfg_attr(feature = "schema", schemars(with = "String"))]
-    pub digest: SpecDigest,
+    /// Digest of the specification's canonical form; null where a plan comes of none.
+    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
+    pub digest: Option<SpecDigest>,
     /// What it comes to.
     pub result: PlanResult,
     /// Members of the configuration that change.
@@ -210,7 +211,7 @@ pub fn plan(dir: &StateDir, spec: &Spec) -> Result<PlanDocument, Error> {
     };
     Ok(PlanDocument {
         schema: PlanSchema::V1,
-        digest: spec.digest(),
+        digest: Some(spec.digest()),
         result: match &present.exists {
             false => PlanResult::Create,
             true if changes.is_empty() => PlanResult::Unchanged,
@@ -219,25 +220,9 @@ pub fn plan(dir: &StateDir, spec: &Spec) -> Result<PlanDocument, Error> {
         configuration: changes
             .encap
             .map_or_else(Vec::new, |after| settings(present.encap.as_ref(), &after)),
-        classes: changes
-            .groups
-            .iter()
-            .map(|plan| ClassPlan::of(plan, present.group(plan.group()), &present.forecast))
-            .collect(),
-        retired: changes
-            .retired
-            .iter()
-            .filter_map(|id| present.retired(*id))
-            .collect(),
-        duplicates: changes
-            .duplicates
-            .iter()
-            .map(|duplicate| DuplicateClass {
-                class: duplicate.class,
-                kept: duplicate.kept.get(),
-                others: duplicate.others.iter().map(|group| group.get()).collect(),
-            })
-            .collect(),
+        classes: present.class_plans(&changes.groups),
+        retired: present.retired_all(&changes.retired),
+        duplicates: changes.duplicates.iter().map(DuplicateClass::of).collect(),
         tenants: changes
             .tenants
             .iter()
@@ -274,6 +259,99 @@ fn advice(wanted: &Resolved, interfaces: &Interfaces) -> Vec<InterfaceAdvice> {
             })
     });
     advice.collect()
+}
+
+/// A plan that comes of no specification: of groups and of the routes of tenants that there are.
+#[derive(Default)]
+pub(crate) struct Parts<'a> {
+    /// The instance, if there is one.
+    pub(crate) egress: Option<&'a Egress>,
+    /// Sizes of the maps.
+    pub(crate) limits: Limits,
+    /// Whether anything is to be done.
+    pub(crate) changes: bool,
+    /// The configuration now and afterwards, if it is another one.
+    pub(crate) encap: Option<(Option<Encap>, Encap)>,
+    /// The groups that there are.
+    pub(crate) groups: Vec<Snapshot>,
+    /// What becomes of the groups of configured classes.
+    pub(crate) plans: Vec<GroupPlan>,
+    pub(crate) retired: Vec<GroupId>,
+    pub(crate) duplicates: Vec<Duplicate>,
+    /// Routes of tenants as they are, and where they are to lead.
+    pub(crate) routes: BTreeMap<TableId, (Argument, Vec<RouteStep>)>,
+}
+
+/// A route as it is, and where it is to lead; none: it goes away.
+pub(crate) type RouteStep = (Prefix, Option<Route>, Option<RouteTarget>);
+
+impl PlanDocument {
+    /// A plan of parts.
+    pub(crate) fn of_parts(parts: Parts<'_>) -> Result<Self, Error> {
+        let forecast = match parts.egress {
+            Some(egress) => {
+                let (removed, tenants) = (BTreeSet::new(), std::iter::empty());
+                Forecast::of_plans(egress, parts.plans.iter(), &removed, tenants)?
+            }
+            None => Forecast::default(),
+        };
+        let cpus = u32::try_from(probe::possible_cpus()?).unwrap_or(u32::MAX);
+        let memory = parts.limits.memory(cpus);
+        let present = Present {
+            exists: parts.egress.is_some(),
+            encap: parts.encap.as_ref().and_then(|(before, _)| *before),
+            groups: parts.groups,
+            owners: BTreeMap::new(),
+            routes: BTreeMap::new(),
+            forecast,
+        };
+        let classes = present.classes();
+        let tenant = |(table, (argument, routes)): (&TableId, &(Argument, Vec<RouteStep>))| {
+            let routes = routes.iter().map(|(prefix, before, to)| {
+                RoutePlan::of(*prefix, before.as_ref(), to.as_ref(), &classes)
+            });
+            TenantPlan {
+                table: table.get(),
+                argument: argument.get(),
+                interfaces: Vec::new(),
+                routes: routes.collect(),
+            }
+        };
+        let encap = parts.encap.as_ref();
+        Ok(Self {
+            schema: PlanSchema::V1,
+            digest: None,
+            result: match (present.exists, parts.changes) {
+                (false, _) => PlanResult::Create,
+                (true, true) => PlanResult::Change,
+                (true, false) => PlanResult::Unchanged,
+            },
+            configuration: encap
+                .map_or_else(Vec::new, |(before, after)| settings(before.as_ref(), after)),
+            classes: present.class_plans(&parts.plans),
+            retired: present.retired_all(&parts.retired),
+            duplicates: parts.duplicates.iter().map(DuplicateClass::of).collect(),
+            tenants: parts.routes.iter().map(tenant).collect(),
+            tenants_removed: Vec::new(),
+            interfaces_removed: Vec::new(),
+            attached: Vec::new(),
+            detached: Vec::new(),
+            interface_warnings: Vec::new(),
+            memory_total_bytes: memory.total(),
+            memory_bytes: memory,
+            warnings: Vec::new(),
+        })
+    }
+}
+
+impl DuplicateClass {
+    fn of(duplicate: &Duplicate) -> Self {
+        Self {
+            class: duplicate.class,
+            kept: duplicate.kept.get(),
+            others: duplicate.others.iter().map(|group| group.get()).collect(),
+        }
+    }
 }
 
 /// What there is, as far as a plan tells of it.
@@ -320,6 +398,26 @@ impl Present {
         self.groups.iter().find(|snapshot| snapshot.group == id)
     }
 
+    fn class_plans(&self, plans: &[GroupPlan]) -> Vec<ClassPlan> {
+        let plans = plans.iter();
+        plans
+            .map(|plan| ClassPlan::of(plan, self.group(plan.group()), &self.forecast))
+            .collect()
+    }
+
+    /// Whose each group is that forwards.
+    fn classes(&self) -> BTreeMap<GroupId, Class> {
+        let classes = self.groups.iter().filter(|snapshot| snapshot.forwards());
+        classes
+            .map(|snapshot| (snapshot.group, snapshot.class))
+            .collect()
+    }
+
+    fn retired_all(&self, groups: &[GroupId]) -> Vec<RetiredGroup> {
+        let groups = groups.iter();
+        groups.filter_map(|id| self.retired(*id)).collect()
+    }
+
     fn retired(&self, id: GroupId) -> Option<RetiredGroup> {
         let snapshot = self.group(id)?;
         let pins = self.forecast.groups.get(&id);
@@ -344,10 +442,7 @@ impl Present {
                 .filter(|owner| **owner != table)
                 .map(|owner| owner.get()),
         });
-        let classes = self.groups.iter().filter(|snapshot| snapshot.forwards());
-        let classes = classes
-            .map(|snapshot| (snapshot.group, snapshot.class))
-            .collect();
+        let classes = self.classes();
         let none = BTreeMap::new();
         let before = self.routes.get(&table).unwrap_or(&none);
         TenantPlan {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! What a change does to those whom pins hold.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::ops::ControlFlow;
 
@@ -11,9 +11,10 @@ use crate::egress::apply::Changes;
 use crate::egress::pins::{Holder, Pin, Rules, Standing, Tick};
 use crate::egress::{Egress, InstanceError};
 use crate::egress_spec::Resolved;
-use crate::group::{GroupId, HashMode, MemberState, Slot, Snapshot};
+use crate::group::{GroupId, GroupPlan, HashMode, MemberState, Slot, Snapshot};
 use crate::placement::{FlowFields, HashKey, HashTable, Ports, Scope};
 use crate::route::TableId;
+use crate::tenant::Tenant;
 
 /// What becomes of the pins of a group that are in use. Each is counted under `stay` or under one
 /// reason to move.
@@ -63,22 +64,34 @@ impl Forecast {
         changes: &Changes,
         wanted: &Resolved,
     ) -> Result<Self, InstanceError> {
+        let groups = changes.groups.iter();
+        let tenants = wanted.tenants.iter().map(|tenant| tenant.tenant);
+        Self::of_plans(egress, groups, &changes.tenants_removed, tenants)
+    }
+
+    /// The same of plans of groups, tenants that go, and what tenants are afterwards where that is
+    /// something else.
+    pub(super) fn of_plans<'p>(
+        egress: &Egress,
+        plans: impl Iterator<Item = &'p GroupPlan>,
+        removed: &BTreeSet<TableId>,
+        after: impl Iterator<Item = Tenant>,
+    ) -> Result<Self, InstanceError> {
         let rules = Rules::new(&egress.groups()?);
         let tenants = egress.tenants()?;
         let known = tenants
             .values()
             .map(|tenant| (tenant.table, tenant.hash_table));
         let mut hash_tables: BTreeMap<_, _> = known.collect();
-        let after = wanted.tenants.iter().map(|tenant| &tenant.tenant);
         hash_tables.extend(after.map(|tenant| (tenant.table, tenant.hash_table)));
-        let after = changes.groups.iter().map(|plan| plan.snapshot());
+        let after = plans.map(GroupPlan::snapshot);
         let after: BTreeMap<_, _> = after.map(|after| (after.group, after)).collect();
         let mut forecast = Self::default();
         let now = Tick::now();
         egress.pins()?.for_each(|pin| {
             if let Ok(pin) = pin {
                 let table = pin.holder.table;
-                let goes = changes.tenants_removed.contains(&table);
+                let goes = removed.contains(&table);
                 if goes {
                     *forecast.tenants.entry(table).or_default() += 1;
                 }

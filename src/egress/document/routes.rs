@@ -26,22 +26,31 @@ pub struct RoutePlan {
 }
 
 impl RoutePlan {
+    /// That a route leads there, or to nothing any more.
+    pub(super) fn of(
+        prefix: Prefix,
+        before: Option<&Route>,
+        to: Option<&RouteTarget>,
+        classes: &BTreeMap<GroupId, Class>,
+    ) -> Self {
+        Self {
+            prefix,
+            from: before.map(|route| present(route, classes)),
+            to: to.map(target),
+        }
+    }
+
     pub(super) fn all(
         changes: &TenantChanges,
         classes: &BTreeMap<GroupId, Class>,
         before: &BTreeMap<Prefix, Route>,
     ) -> Vec<Self> {
         let put = changes.routes.iter();
-        let put = put.map(|(&prefix, RouteChange { before, to })| Self {
-            prefix,
-            from: before.map(|route| present(&route, classes)),
-            to: Some(target(to)),
+        let put = put.map(|(&prefix, RouteChange { before, to })| {
+            Self::of(prefix, before.as_ref(), Some(to), classes)
         });
-        let gone = changes.removed.iter().map(|prefix| Self {
-            prefix: *prefix,
-            from: before.get(prefix).map(|route| present(route, classes)),
-            to: None,
-        });
+        let gone = changes.removed.iter();
+        let gone = gone.map(|prefix| Self::of(*prefix, before.get(prefix), None, classes));
         let mut all: Vec<_> = put.chain(gone).collect();
         all.sort_by_key(|route| route.prefix);
         all
