@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! What the unit says.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::process::Command;
+
+use crate::tool::binary;
+
+const FILE: &str = include_str!("../../examples/egressd/egressd.service");
+
+/// The values of each key of a section.
+pub(crate) fn section(name: &str) -> BTreeMap<&'static str, Vec<&'static str>> {
+    let begin = format!("[{name}]");
+    let lines = FILE.lines().skip_while(|line| **line != begin).skip(1);
+    let lines = lines.take_while(|line| !line.starts_with('['));
+    let mut section: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for line in lines.filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        let (key, value) = line.split_once('=').expect("a key and a value");
+        section.entry(key).or_default().push(value);
+    }
+    section
+}
+
+#[test]
+fn it_grants_what_the_daemon_needs_and_no_more() {
+    let service = section("Service");
+    for (key, value) in [
+        ("Type", "notify"),
+        ("WatchdogSec", "60"),
+        ("TimeoutStartSec", "infinity"),
+        ("Restart", "on-failure"),
+        ("AmbientCapabilities", "CAP_BPF CAP_NET_ADMIN"),
+        ("CapabilityBoundingSet", "CAP_BPF CAP_NET_ADMIN"),
+        ("NoNewPrivileges", "yes"),
+        ("ProtectSystem", "strict"),
+        ("ProtectHome", "yes"),
+        ("ReadWritePaths", "/sys/fs/bpf"),
+        (
+            "RestrictAddressFamilies",
+            "AF_NETLINK AF_UNIX AF_INET AF_INET6",
+        ),
+        ("SystemCallFilter", "@system-service bpf"),
+    ] {
+        assert_eq!(
+            service.get(key).map(Vec::as_slice),
+            Some(&[value][..]),
+            "{key}"
+        );
+    }
+    // Ending the daemon ends nothing else.
+    assert!(service.keys().all(|key| !key.starts_with("ExecStop")));
+}
+
+#[test]
+fn systemd_accepts_it() {
+    let name = "control_unit::systemd_accepts_it";
+    let directory = tempdir(name);
+    // The daemon is not where the unit looks for it.
+    let daemon = binary("egressd").display().to_string();
+    let unit = FILE.replace("/usr/local/bin/egressd", &daemon);
+    assert_ne!(unit, FILE);
+    let path = directory.join("egressd.service");
+    let verify = |unit: &str| {
+        std::fs::write(&path, unit).expect("written");
+        let mut command = Command::new("systemd-analyze");
+        command.arg("verify").arg("--man=no").arg(&path);
+        command.output()
+    };
+    match verify(&unit) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            // Not `eprintln!`, which the test runner would swallow.
+            let _ = writeln!(std::io::stderr(), "SKIPPED {name}: no systemd-analyze");
+        }
+        output => {
+            let output = output.expect("it runs");
+            let words = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{words}");
+            // What it does not know is a warning, and wrong all the same.
+            assert!(!words.contains("egressd.service"), "{words}");
+            let wrong = verify(&unit.replace("WatchdogSec=60", "WatchdogSex=60"));
+            let words = wrong.expect("it runs").stderr;
+            assert!(String::from_utf8_lossy(&words).contains("WatchdogSex"));
+        }
+    }
+    std::fs::remove_dir_all(directory).expect("removed");
+}
+
+fn tempdir(name: &str) -> std::path::PathBuf {
+    let name = format!(
+        "guideway-{}-{}",
+        name.replace("::", "-"),
+        std::process::id()
+    );
+    let path = std::env::temp_dir().join(name);
+    std::fs::create_dir_all(&path).expect("a directory");
+    path
+}

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! egressd under the restrictions of its unit.
+
+use std::io::Write;
+use std::os::unix::process::ExitStatusExt;
+use std::process::Command;
+
+use nix::libc;
+
+use crate::machine::{document, machine, Files};
+use crate::netns::isolated;
+use crate::restricted::Restrictions;
+use crate::tool::{assert_current, binary, Ran};
+
+/// The restrictions; where they are not known the test says so, and passes.
+fn restrictions(test: &str) -> Option<Restrictions> {
+    let known = Restrictions::of_unit();
+    if let Err(missing) = &known {
+        // Not `eprintln!`, which the test runner would swallow.
+        let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {missing}");
+    }
+    known.ok()
+}
+
+fn run(restrictions: &Restrictions, program: &str, arguments: &[&str]) -> std::process::Output {
+    let mut command = Command::new(program);
+    command.args(arguments);
+    restrictions.clone().apply(&mut command);
+    command.output().expect("it starts")
+}
+
+fn egressd(restrictions: &Restrictions, arguments: &[&str]) -> Ran {
+    let program = binary("egressd").display().to_string();
+    let output = run(restrictions, &program, arguments);
+    let what = format!("egressd {}", arguments.join(" "));
+    assert!(
+        output.status.code().is_some(),
+        "{what} was killed: {output:?}"
+    );
+    Ran::of(output, what)
+}
+
+#[test]
+fn they_are_in_force() {
+    const NAME: &str = "control_unit::they_are_in_force";
+    let Some(restrictions) = restrictions(NAME) else {
+        return;
+    };
+    isolated(NAME, move || {
+        let shell = |script: &str| {
+            let output = run(&restrictions, "/bin/sh", &["-c", script]);
+            let text = String::from_utf8(output.stdout).expect("text");
+            (output.status.success(), text)
+        };
+        let (_, status) = shell("cat /proc/self/status");
+        for (key, value) in [
+            ("CapEff", "0000008000001000"),
+            ("CapBnd", "0000008000001000"),
+            ("CapAmb", "0000008000001000"),
+            ("NoNewPrivs", "1"),
+            ("Seccomp", "2"),
+        ] {
+            assert!(
+                status.contains(&format!("{key}:\t{value}\n")),
+                "{key}: {status}"
+            );
+        }
+        assert!(!shell("touch /tmp/guideway-read-only 2>&1").0);
+        assert!(!shell("touch /etc/guideway-read-only 2>&1").0);
+        assert!(shell("mkdir /sys/fs/bpf/writable && rmdir /sys/fs/bpf/writable").0);
+        // A system call that is not on the list is the end.
+        let arguments = ["-t", "tmpfs", "none", "/mnt"];
+        let killed = run(&restrictions, "/bin/mount", &arguments);
+        assert_eq!(killed.status.signal(), Some(libc::SIGSYS), "{killed:?}");
+    });
+}
+
+#[test]
+fn a_node_is_set_up_looked_at_and_taken_down() {
+    const NAME: &str = "control_unit::a_node_is_set_up_looked_at_and_taken_down";
+    assert_current("egressd");
+    let Some(restrictions) = restrictions(NAME) else {
+        return;
+    };
+    isolated(NAME, move || {
+        machine();
+        let files = Files::new("restricted");
+        let spec = files.write("spec.json", &document());
+        egressd(&restrictions, &["plan", &spec]).exits(0);
+        egressd(&restrictions, &["apply", &spec]).exits(0);
+        let status = egressd(&restrictions, &["status", "-o", "json"]);
+        assert!([0, 5].contains(&status.code), "{}", status.stderr);
+        egressd(&restrictions, &["pins", "--expire"]).exits(0);
+        egressd(&restrictions, &["explain", "2001:db8::7", "--table", "42"]).exits(0);
+        egressd(&restrictions, &["detach", "--purge"]).exits(0);
+    });
+}
