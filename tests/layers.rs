@@ -47,6 +47,7 @@ const PURE_CONTROL: &[&str] = &[
     "problem",
     "reconcile",
     "shard",
+    "source_errors",
 ];
 /// Single files of the control loop that are as pure, below `control`.
 const PURE_CONTROL_FILES: &[&str] = &[

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use guideway::egress::apply::How;
 use guideway::egress::document::{apply, ApplyDocument, ApplyResult, Error, InterfaceName};
-use guideway::kernel::statedir::StateDir;
+use guideway::kernel::statedir::{PublisherLock, StateDir, StateError};
 
 use crate::args::ApplyArgs;
 use crate::plan::{change_text, read, warnings_text};
@@ -24,6 +24,7 @@ pub(crate) fn run(
     how.attach = arguments.attach.options();
     how.patience = arguments.wait().unwrap_or(how.patience);
     let lock = arguments.wait().unwrap_or(LOCK);
+    let _publisher = publisher(state)?;
     let applied = apply(state, &spec, &how, lock).map_err(|error| match error {
         Error::Faults(faults) => Failure::invalid(input::name(&arguments.spec), &faults),
         error => Failure::from(error).about(state.path().display()),
@@ -34,6 +35,15 @@ pub(crate) fn run(
     match applied.result {
         ApplyResult::Partial => Ok(Done::Partly),
         _ => Ok(Done::Well),
+    }
+}
+
+/// The right to publish, where there is an instance: the loop of `run` would undo what this does.
+pub(crate) fn publisher(state: &StateDir) -> Result<Option<PublisherLock>, Failure> {
+    let about = |error: StateError| Failure::from(error).about(state.path().display());
+    match state.exists().map_err(about)? {
+        true => Ok(Some(state.publisher().map_err(about)?)),
+        false => Ok(None),
     }
 }
 

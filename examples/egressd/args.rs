@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! The command line.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::num::{NonZeroU16, NonZeroU32, ParseIntError};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,11 +12,12 @@ use guideway::egress::document::PinFilter;
 use guideway::egress::pins::Held;
 use guideway::egress::schema;
 use guideway::group::{Generation, GroupId, Slot};
+use guideway::id::InterfaceName;
 use guideway::kernel::statedir::{StateDir, StateRoot};
 use guideway::kernel::tc::{self, Anchor, FilterId, Neighbour, Way};
 use guideway::maglev::{SizeError, TableSize};
 use guideway::route::TableId;
-use guideway::srv6::BaseSid;
+use guideway::srv6::{Argument, BaseSid};
 
 use crate::explain::ExplainArgs;
 use crate::run::config::Flags;
@@ -106,6 +107,11 @@ pub(crate) enum Verb {
     Detach(DetachArgs),
     /// Show which shard carries a packet that no pin holds; asks nothing of this machine
     Place(PlaceArgs),
+    /// Keep this node's egress in line with its shards, until SIGTERM; SIGHUP reads the
+    /// configuration file anew. What is published goes on forwarding when it ends
+    Run(RunArgs),
+    /// Give one tenant's interface the program and its tenant the routes that run keeps, beside run
+    Attach(TenantArgs),
     /// Check what run is told, and read its source of shards; changes nothing
     Check(CheckArgs),
     /// Print the JSON Schema of a document
@@ -294,6 +300,71 @@ impl DetachArgs {
     pub(crate) fn wait(&self) -> Duration {
         Duration::from_secs(self.wait.into())
     }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// Sweep once and end: 0 if all is in line, 3 if not all of it could be done, 5 if no list of
+    /// shards is known
+    #[arg(long)]
+    pub(crate) once: bool,
+    /// Print each value and where it was said, and end
+    #[arg(long)]
+    pub(crate) print_config: bool,
+    #[command(flatten)]
+    pub(crate) flags: Flags,
+}
+
+/// One tenant's interface; what run is told is said in the same way.
+#[derive(Debug, Args)]
+pub(crate) struct TenantArgs {
+    /// Name of the interface that the tenant's packets come in by
+    pub(crate) interface: InterfaceName,
+    /// Number of the tenant's routing table
+    #[arg(long, value_name = "N")]
+    pub(crate) table: u32,
+    /// The tenant's number in SIDs, 0x001 to 0xfff
+    #[arg(long, value_name = "N", value_parser = argument)]
+    pub(crate) argument: Argument,
+    /// Number that placement hashes for the tenant [default: that of the table]
+    #[arg(long, value_name = "N")]
+    pub(crate) hash_table: Option<u32>,
+    /// How many pins the tenant may have [default: as many as there is room for]
+    #[arg(long, value_name = "N")]
+    pub(crate) pin_quota: Option<u32>,
+    /// Who answers the tenant over IPv6, for packets that are too big or may go nowhere
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) gateway6: Option<Ipv6Addr>,
+    /// The same over IPv4
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) gateway4: Option<Ipv4Addr>,
+    /// How many seconds to wait for other writers
+    #[arg(long, value_name = "SECONDS", default_value_t = 5)]
+    wait: u32,
+    #[command(flatten)]
+    pub(crate) attach: AttachArgs,
+    #[command(flatten)]
+    pub(crate) flags: Flags,
+}
+
+impl TenantArgs {
+    pub(crate) fn wait(&self) -> Duration {
+        Duration::from_secs(self.wait.into())
+    }
+}
+
+/// A text that is no tenant's number.
+#[derive(Debug, thiserror::Error)]
+#[error("must be a number from 1 to 4095, or hexadecimal from 0x001 to 0xfff")]
+struct ArgumentError;
+
+fn argument(text: &str) -> Result<Argument, ArgumentError> {
+    let number = match text.strip_prefix("0x") {
+        Some(digits) => u32::from_str_radix(digits, 16),
+        None => text.parse(),
+    };
+    let number = number.map_err(|_| ArgumentError)?;
+    Argument::new(number).map_err(|_| ArgumentError)
 }
 
 #[derive(Debug, Args)]

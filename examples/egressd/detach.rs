@@ -4,6 +4,7 @@
 use guideway::egress::document::{detach, DetachDocument};
 use guideway::kernel::statedir::StateDir;
 
+use crate::apply::publisher;
 use crate::args::DetachArgs;
 use crate::tool::{Done, Failure, Output};
 
@@ -12,6 +13,11 @@ pub(crate) fn run(
     state: &StateDir,
     output: &Output,
 ) -> Result<Done, Failure> {
+    // What is published is not taken from under who keeps it.
+    let _publisher = match arguments.purge {
+        true => publisher(state)?,
+        false => None,
+    };
     let detached = detach(
         state,
         &arguments.interface,

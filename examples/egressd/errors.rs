@@ -5,6 +5,7 @@ use guideway::egress::document::Error;
 use guideway::egress::explain::ExplainError;
 use guideway::egress::trace::TraceError;
 use guideway::egress::InstanceError;
+use guideway::kernel::statedir::StateError;
 
 use crate::tool::Failure;
 
@@ -17,6 +18,12 @@ impl From<Error> for Failure {
 impl From<InstanceError> for Failure {
     fn from(error: InstanceError) -> Self {
         Self::new(error.kind(), &error).remedy(error.remedy())
+    }
+}
+
+impl From<StateError> for Failure {
+    fn from(error: StateError) -> Self {
+        InstanceError::from(error).into()
     }
 }
 

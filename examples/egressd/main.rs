@@ -9,6 +9,8 @@
 //! egressd status                  what it does, and what is wrong
 //! egressd pins                    who is held to which shard
 //! egressd detach                  off the interfaces
+//! egressd run                     keep it in line with a list of shards and the network
+//! egressd attach tap0 ...         the program and routes for one more tenant's interface
 //! egressd check                   whether run would start, and which shards its source lists
 //! egressd place --hash-table N --source ADDR --shards SID,...     which shard carries an address
 //! ```
@@ -18,6 +20,7 @@
 
 mod apply;
 mod args;
+mod attach;
 mod check;
 mod detach;
 mod errors;
@@ -53,6 +56,8 @@ fn run(cli: &Cli, output: &Output) -> Result<Done, Failure> {
         Verb::Pins(arguments) => pins::run(arguments, &state, output),
         Verb::Detach(arguments) => detach::run(arguments, &state, output),
         Verb::Place(arguments) => place::run(arguments, output),
+        Verb::Run(arguments) => run::run(arguments, &cli.flags(&arguments.flags), output),
+        Verb::Attach(arguments) => attach::run(arguments, &cli.flags(&arguments.flags), output),
         Verb::Check(arguments) => check::run(arguments, &cli.flags(&arguments.flags), output),
         Verb::Schema(arguments) => schema::run(arguments, output),
     }

@@ -32,6 +32,8 @@ mod reconcile;
 pub mod schema;
 mod shard;
 pub mod source;
+mod source_errors;
+pub mod sweep;
 
 pub use apply::{apply, Applied, Deadline, Outcome, RouteCounts, StepReport};
 pub use desired::{Desired, Mode, Policy, Verdict};

@@ -6,6 +6,7 @@ use std::os::fd::AsFd;
 
 use nix::libc;
 
+use super::map::{Map, MapKind, MapShape, Update};
 use super::sys::{self, SysError};
 use super::{log::Capture, program, tc};
 
@@ -168,5 +169,107 @@ pub(super) fn xdp_link() -> Option<bool> {
         Ok(_) => Some(true),
         Err(error) if error.errno == libc::EPERM => None,
         Err(error) => Some(error.errno != libc::EINVAL),
+    }
+}
+
+/// What the egress datapath needs, by name: whether nothing goes without it, and why it is not
+/// there. Takes CAP_BPF and CAP_NET_ADMIN.
+pub(crate) fn egress() -> Vec<(&'static str, bool, Option<String>)> {
+    let _quiet = Capture::start();
+    // SAFETY: absent options are allowed, and no other memory is passed.
+    let program = unsafe { libbpf_sys::libbpf_probe_bpf_prog_type(SCHED_CLS, std::ptr::null()) };
+    let mut found = vec![("program type sched_cls", true, verdict(program))];
+    for (name, kind) in [
+        ("map type hash", libbpf_sys::BPF_MAP_TYPE_HASH),
+        ("map type lpm_trie", libbpf_sys::BPF_MAP_TYPE_LPM_TRIE),
+        (
+            "map type array_of_maps",
+            libbpf_sys::BPF_MAP_TYPE_ARRAY_OF_MAPS,
+        ),
+        ("map type ringbuf", libbpf_sys::BPF_MAP_TYPE_RINGBUF),
+        (
+            "map type percpu_array",
+            libbpf_sys::BPF_MAP_TYPE_PERCPU_ARRAY,
+        ),
+    ] {
+        // SAFETY: as above.
+        let map = unsafe { libbpf_sys::libbpf_probe_bpf_map_type(kind, std::ptr::null()) };
+        found.push((name, true, verdict(map)));
+    }
+    for (name, helper) in [
+        (
+            "helper ktime_get_coarse_ns",
+            libbpf_sys::BPF_FUNC_ktime_get_coarse_ns,
+        ),
+        (
+            "helper skb_adjust_room",
+            libbpf_sys::BPF_FUNC_skb_adjust_room,
+        ),
+        (
+            "helper skb_change_head",
+            libbpf_sys::BPF_FUNC_skb_change_head,
+        ),
+        ("helper redirect", libbpf_sys::BPF_FUNC_redirect),
+    ] {
+        // SAFETY: as above.
+        let helper =
+            unsafe { libbpf_sys::libbpf_probe_bpf_helper(SCHED_CLS, helper, std::ptr::null()) };
+        found.push((name, true, verdict(helper)));
+    }
+    let trie = trie_updates().err().map(|error| error.to_string());
+    found.push(("updates of what exists in lpm_trie", true, trie));
+    let batch = batches().err().map(|error| error.to_string());
+    found.push(("updates in batches", false, batch));
+    let tcx = match tc::has_tcx(LOOPBACK) {
+        Ok(true) => None,
+        Ok(false) => Some("the kernel has none (Linux 6.6): clsact is used".to_owned()),
+        Err(error) => Some(error.to_string()),
+    };
+    found.push(("tcx", false, tcx));
+    found
+}
+
+const SCHED_CLS: libbpf_sys::bpf_prog_type = libbpf_sys::BPF_PROG_TYPE_SCHED_CLS;
+
+/// Why something is not there, by what libbpf found.
+fn verdict(found: i32) -> Option<String> {
+    match found {
+        1 => None,
+        0 => Some("the kernel does not have it".to_owned()),
+        error => {
+            let error = std::io::Error::from_raw_os_error(error.saturating_neg());
+            Some(format!("cannot be tried: {error}"))
+        }
+    }
+}
+
+/// Whether several entries can be written at once.
+fn batches() -> Result<(), SysError> {
+    let shape = MapShape {
+        name: "gw_probe".to_owned(),
+        kind: MapKind::HASH,
+        key_size: 4,
+        value_size: 4,
+        max_entries: 2,
+        flags: 0,
+    };
+    Map::create(&shape, None)?.update_batch(&[0, 0, 0, 0, 1, 0, 0, 0], &[0; 8])
+}
+
+/// Whether a trie tells an entry that is there from one that is not.
+fn trie_updates() -> Result<(), SysError> {
+    let shape = MapShape {
+        name: "gw_probe".to_owned(),
+        kind: MapKind::LPM_TRIE,
+        key_size: 8,
+        value_size: 4,
+        max_entries: 1,
+        flags: libbpf_sys::BPF_F_NO_PREALLOC,
+    };
+    let map = Map::create(&shape, None)?;
+    match map.update(&[0; 8], &[0; 4], Update::Replace) {
+        Err(error) if error.errno == libc::ENOENT => Ok(()),
+        Err(error) => Err(error),
+        Ok(()) => Err(SysError::new("update", "only what exists", libc::EEXIST)),
     }
 }

@@ -7,7 +7,8 @@
 //!                                          links/    the attachment
 //!                                          gen/      generations and their records
 //! /sys/fs/bpf/guideway/egress/               the same four: attachments, snapshots of groups and
-//!                                            the configuration; and the write barrier
+//!                                            the configuration; the write barrier; and what the
+//!                                            publisher locks as long as it runs
 //! ```
 //!
 //! The directory appears whole: a [`Draft`] is filled under another name and renamed. One
@@ -31,7 +32,7 @@ use crate::abi;
 use crate::error::ErrorKind;
 use crate::id::InstanceId;
 
-pub use lock::{Draft, StateDirLock};
+pub use lock::{Draft, PublisherLock, StateDirLock};
 
 /// Where a bpffs is mounted by convention.
 pub const DEFAULT_ROOT: &str = "/sys/fs/bpf";
@@ -113,6 +114,15 @@ pub enum StateError {
         /// The directory.
         path: String,
     },
+    /// Another process is the node's publisher.
+    #[error("{path} has a publisher: {holder}")]
+    #[non_exhaustive]
+    Publisher {
+        /// The directory.
+        path: String,
+        /// Who, as far as it can be seen.
+        holder: String,
+    },
     /// The state was written by another version.
     #[error("{path} has state of ABI {found}, this library understands {supported}; nothing was touched")]
     #[non_exhaustive]
@@ -182,7 +192,7 @@ impl StateError {
             Self::NotBpffs { .. } => ErrorKind::Preflight,
             Self::NoInstance { .. } => ErrorKind::NotFound,
             Self::Exists { .. } | Self::Attached { .. } => ErrorKind::Conflict,
-            Self::Locked { .. } => ErrorKind::Locked,
+            Self::Locked { .. } | Self::Publisher { .. } => ErrorKind::Locked,
             Self::Version { .. } | Self::Corrupt { .. } => ErrorKind::Incompatible,
             Self::Open(error) => error.kind(),
             Self::Permission { .. } => ErrorKind::Permission,

@@ -105,6 +105,13 @@ impl Failure {
         self
     }
 
+    /// It and everything that is wrong, on one line.
+    pub(crate) fn text(&self) -> String {
+        let faults = self.0.faults.iter();
+        let faults = faults.map(|fault| format!("; {}: {}", fault.pointer, fault.message));
+        self.0.message.clone() + &faults.collect::<String>()
+    }
+
     /// Prints it where errors go.
     pub(crate) fn report(&self, json: bool) -> ExitCode {
         let text = if json {

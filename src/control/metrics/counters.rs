@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::counts::{Counts, Histogram};
 use super::label::{Label, Publication, Side, SourceKind, Stage, Unresolved};
 use crate::control::machine::Trigger;
-use crate::control::source::SourceErrors;
+use crate::control::source_errors::SourceErrors;
 use crate::control::{Mode, Repair};
 use crate::group::{Class, Classes};
 

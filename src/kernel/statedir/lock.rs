@@ -11,7 +11,7 @@ use nix::errno::Errno;
 use nix::fcntl::{renameat2, Flock, FlockArg, RenameFlags};
 use nix::libc;
 
-use super::{names_in, Section, StateDir, StateError};
+use super::{names_in, Owner, Section, StateDir, StateError};
 use crate::kernel::SysError;
 
 /// Time between two attempts to take a lock.
@@ -20,6 +20,9 @@ const RETRY: Duration = Duration::from_millis(3);
 /// What a directory is called before it is complete, and after it was given up.
 const DRAFT_PREFIX: &str = "new-";
 const REMOVED_PREFIX: &str = "old-";
+
+/// Name of the directory that the publisher locks.
+const PUBLISHER: &str = "publisher";
 
 impl StateDir {
     /// Takes the exclusive right to change the instance, or fails at once.
@@ -85,6 +88,9 @@ impl StateDir {
             for section in Section::ALL {
                 make_directory(&path.join(section.name()))?;
             }
+            if self.owner == Owner::Egress {
+                make_directory(&path.join(PUBLISHER))?;
+            }
             let draft = StateDir {
                 path,
                 ..self.clone()
@@ -102,6 +108,52 @@ impl StateDir {
 }
 
 impl StateDir {
+    /// Takes the right to be the only process that brings the instance in line, for as long as it
+    /// is held: the control loop's, or that of who applies a document. Locks of single changes are
+    /// taken beside it. The instance must exist.
+    ///
+    /// # Errors
+    /// [`StateError::Publisher`] at once, if another process has it.
+    pub fn publisher(&self) -> Result<PublisherLock, StateError> {
+        if !self.exists()? {
+            return Err(self.no_instance());
+        }
+        let path = self.path.join(PUBLISHER);
+        loop {
+            match fs::DirBuilder::new().mode(0o700).create(&path) {
+                Err(e) if e.kind() != io::ErrorKind::AlreadyExists => {
+                    return Err(SysError::from_io("create", path.display(), &e).into())
+                }
+                _ => {}
+            }
+            match lock_directory(&path) {
+                Ok(Some(lock)) => return Ok(PublisherLock { _lock: lock }),
+                // The instance was removed, and maybe made anew, meanwhile.
+                Ok(None) => {}
+                Err(StateError::Locked { .. }) => {
+                    return Err(StateError::Publisher {
+                        holder: holder(&path).unwrap_or_else(|| "another process".to_owned()),
+                        path: self.path.display().to_string(),
+                    })
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Makes sure that directories of the root's file system can be locked.
+    ///
+    /// # Errors
+    /// They cannot, or the root cannot be opened.
+    pub fn can_lock(&self) -> Result<(), StateError> {
+        let path = self.root.path();
+        let file = File::open(path).map_err(|e| SysError::from_io("open", path.display(), &e))?;
+        match Flock::lock(file, FlockArg::LockSharedNonblock) {
+            Ok(_) | Err((_, Errno::EWOULDBLOCK)) => Ok(()),
+            Err((_, errno)) => Err(SysError::from_nix("lock", path.display(), errno).into()),
+        }
+    }
+
     /// What processes that died while they made or removed this instance have left behind.
     ///
     /// # Errors
@@ -170,6 +222,28 @@ fn lock_directory(path: &Path) -> Result<Option<Flock<File>>, StateError> {
         .map_err(|e| SysError::from_io("look at", path.display(), &e))?;
     let same = |there: fs::Metadata| there.ino() == ours.ino() && there.dev() == ours.dev();
     Ok(path.symlink_metadata().is_ok_and(same).then_some(lock))
+}
+
+/// Which process has locked a directory, as far as this one may see it.
+fn holder(path: &Path) -> Option<String> {
+    let metadata = path.symlink_metadata().ok()?;
+    let (device, inode) = (metadata.dev(), metadata.ino());
+    let (major, minor) = (nix::sys::stat::major(device), nix::sys::stat::minor(device));
+    let file = format!("{major:02x}:{minor:02x}:{inode}");
+    let locks = fs::read_to_string("/proc/locks").ok()?;
+    let holder = locks.lines().find_map(|line| {
+        // `1: FLOCK  ADVISORY  WRITE 4711 00:1f:53 0 EOF`; a waiting one has an arrow behind the number.
+        let mut words = line.split_whitespace().skip(1);
+        let flock = words.next() == Some("FLOCK");
+        let mut words = words.skip(2);
+        let process: u32 = words.next()?.parse().ok()?;
+        (flock && words.next() == Some(&file)).then_some(process)
+    })?;
+    let name = fs::read_to_string(format!("/proc/{holder}/comm")).unwrap_or_default();
+    Some(match name.trim() {
+        "" => format!("process {holder}"),
+        name => format!("process {holder} ({name})"),
+    })
 }
 
 fn make_directory(path: &Path) -> Result<(), SysError> {
@@ -347,4 +421,11 @@ impl StateDirLock {
         }
         Ok(removed)
     }
+}
+
+/// The right to be the only publisher of an instance; it ends when dropped, or with the process.
+#[derive(Debug)]
+#[must_use = "the right is held as long as this exists"]
+pub struct PublisherLock {
+    _lock: Flock<File>,
 }

@@ -6,13 +6,14 @@ mod gather;
 mod parse;
 mod rows;
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use guideway::control::files::Place;
-use guideway::control::{Mode, Policy};
+use guideway::control::{Desired, InstallPolicy, Known, Mode, Policy, ShardList};
 use guideway::egress::Limits;
 use guideway::encap::Encap;
 use guideway::error::ErrorKind;
@@ -57,14 +58,6 @@ pub(crate) enum SourceChoice {
     Kube(String),
 }
 
-/// What a tenant gets for a class that has no active shard.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum InstallPolicy {
-    AllowEmpty,
-    Ordered,
-    RequireActive,
-}
-
 /// Something that is wrong with what was said.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Fault {
@@ -94,6 +87,44 @@ impl From<Fault> for ErrorFault {
     }
 }
 
+impl Config {
+    /// What the node's egress should be, with these shards.
+    pub(crate) fn desired(&self, shards: Known<ShardList>) -> Desired {
+        Desired {
+            mode: self.mode,
+            classes: self.classes.clone(),
+            settings: self.settings,
+            encap: self.encap,
+            shards,
+            static_sids: self.shard_sids.clone(),
+            policy: self.policy,
+            overrides: BTreeMap::new(),
+        }
+    }
+
+    /// Whether a process that runs by `before` can go on by this.
+    ///
+    /// # Errors
+    /// What takes a new start.
+    pub(crate) fn may_replace(&self, before: &Self) -> Result<(), Failure> {
+        let mut faults = Vec::new();
+        for (row, same) in [
+            (&rows::STATE_DIR, self.state_dir == before.state_dir),
+            (&rows::GROUPS, self.limits == before.limits),
+            (&rows::METRICS, self.metrics == before.metrics),
+        ] {
+            if !same {
+                let message = "is another one than at the start, which takes a new start";
+                faults.push(Fault::new(row.field(), "fixed", message));
+            }
+        }
+        match faults.is_empty() {
+            true => Ok(()),
+            false => Err(refused(faults)),
+        }
+    }
+}
+
 /// A configuration and where each of its values was said.
 pub(crate) struct Loaded {
     pub(crate) config: Config,
@@ -106,12 +137,14 @@ pub(crate) struct Loaded {
 /// Everything that is wrong with it, at once.
 pub(crate) fn load(flags: &Flags) -> Result<Loaded, Failure> {
     let environment: Vec<_> = std::env::vars_os().collect();
-    load_from(flags, &environment).map_err(|faults| {
-        let count = faults.len();
-        let plural = if count == 1 { "" } else { "s" };
-        let message = format!("the configuration is not accepted: {count} fault{plural}");
-        Failure::new(ErrorKind::Usage, message).with_faults(faults.into_iter().map(Into::into))
-    })
+    load_from(flags, &environment).map_err(refused)
+}
+
+fn refused(faults: Vec<Fault>) -> Failure {
+    let count = faults.len();
+    let plural = if count == 1 { "" } else { "s" };
+    let message = format!("the configuration is not accepted: {count} fault{plural}");
+    Failure::new(ErrorKind::Usage, message).with_faults(faults.into_iter().map(Into::into))
 }
 
 fn load_from(flags: &Flags, environment: &[(OsString, OsString)]) -> Result<Loaded, Vec<Fault>> {

@@ -2,13 +2,11 @@
 //! What each value means.
 
 use std::fmt::Display;
-use std::net::SocketAddr;
 use std::path::{Component, Path, PathBuf};
-use std::str::FromStr;
 use std::time::Duration;
 
 use guideway::control::files::Place;
-use guideway::control::{Mode, Policy};
+use guideway::control::{InstallPolicy, Mode, Policy};
 use guideway::egress::Limits;
 use guideway::encap::{Dscp, DscpValue, Ecn, Encap};
 use guideway::group::{
@@ -21,7 +19,8 @@ use guideway::srv6::{BaseSid, NodeSid};
 
 use super::gather::Said;
 use super::rows::{self, Row};
-use super::{Config, Fault, InstallPolicy, SourceChoice};
+use super::{Config, Fault, SourceChoice};
+use crate::run::http;
 
 /// Why a value is not accepted, beside what would be.
 type Read<T> = Result<T, String>;
@@ -79,15 +78,9 @@ pub(super) fn config(said: &[Said], faults: &mut Vec<Fault>) -> Option<Config> {
         choice(text, &[("drop", false), ("reject", true)])
     });
     let install_policy = values.take(&rows::INSTALL_POLICY, |text| {
-        let allow_empty = ("allow-empty", InstallPolicy::AllowEmpty);
-        let require_active = ("require-active", InstallPolicy::RequireActive);
         choice(
             text,
-            &[
-                allow_empty,
-                ("ordered", InstallPolicy::Ordered),
-                require_active,
-            ],
+            &InstallPolicy::ALL.map(|policy| (policy.name(), policy)),
         )
     });
     let second = Duration::from_secs(1);
@@ -104,12 +97,8 @@ pub(super) fn config(said: &[Said], faults: &mut Vec<Fault>) -> Option<Config> {
         choice(text, &[("true", true), ("false", false)])
     });
     let state_dir = values.take(&rows::STATE_DIR, state_dir);
-    let metrics = values.take(&rows::METRICS, |text| match text {
-        "off" => Ok(None),
-        text => match SocketAddr::from_str(text) {
-            Ok(address) => Ok(Some(address)),
-            Err(_) => Err("is neither".to_owned()),
-        },
+    let metrics = values.take(&rows::METRICS, |text| {
+        http::address(text).map_err(|error| error.to_string())
     });
     let mut policy = Policy::default();
     policy.pool_min_active = pool_min_active?;

@@ -1,0 +1,371 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! The control thread: waits for whatever may ask for a sweep, and blocks nowhere else.
+
+use std::collections::BTreeSet;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use guideway::control::kernel::Failure as SweepFailure;
+use guideway::control::machine::{Action, Machine, Timing, Trigger};
+use guideway::control::netlink::Monitor;
+use guideway::control::source::Source;
+use guideway::control::sweep::asked;
+use guideway::control::{Desired, Mode};
+use guideway::error::ErrorKind;
+use guideway::srv6::BaseSid;
+use nix::errno::Errno;
+use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+
+use super::config::{load, Config, Flags};
+use super::counting::Counting;
+use super::health::Health;
+use super::log::Log;
+use super::notify::Notify;
+use super::report;
+use super::start;
+use super::worker::{now, Done, Order, Worker};
+use crate::tool::{self, Failure};
+
+/// Reports of the network that are taken in before others are attended to.
+const BUDGET: usize = 1024;
+/// How long a sweep is awaited that runs when the daemon is told to end.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// Everything that the control thread has.
+pub(crate) struct Control {
+    pub(crate) flags: Flags,
+    pub(crate) config: Config,
+    pub(crate) source: Box<dyn Source>,
+    pub(crate) monitor: Monitor,
+    pub(crate) machine: Machine,
+    pub(crate) worker: Worker,
+    pub(crate) signals: SignalFd,
+    pub(crate) log: Log,
+    pub(crate) notify: Notify,
+    pub(crate) health: Arc<Health>,
+    pub(crate) counting: Counting,
+    /// The shards whose ways the last sweep needed.
+    pub(crate) watched: BTreeSet<BaseSid>,
+    /// Whether a sweep has ended without an error, and a list of shards was known where one is needed.
+    pub(crate) ready: bool,
+    /// Configurations that were refused since the start.
+    pub(crate) refused: u64,
+}
+
+/// How a sweep of `--once` went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Round {
+    Complete,
+    Partial,
+    Degraded,
+}
+
+/// What a turn of the loop found.
+enum Turn {
+    Swept(Result<Round, SweepFailure>),
+    End,
+    Nothing,
+}
+
+/// The times that the loop keeps.
+pub(crate) fn timing(config: &Config) -> Timing {
+    Timing {
+        debounce: config.debounce,
+        interval: config.sweep,
+        ..Timing::default()
+    }
+}
+
+/// Blocks the signals that the loop takes note of, before there is any other thread.
+pub(crate) fn signals() -> Result<SignalFd, Failure> {
+    let failed = |error: Errno| Failure::new(ErrorKind::Kernel, format!("signals: {error}"));
+    let mut set = SigSet::empty();
+    for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
+        set.add(signal);
+    }
+    set.thread_block().map_err(failed)?;
+    let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
+    SignalFd::with_flags(&set, flags).map_err(failed)
+}
+
+impl Control {
+    /// Goes on until it is told to end.
+    pub(crate) fn run(mut self) -> Result<tool::Done, Failure> {
+        loop {
+            if let Turn::End = self.turn()? {
+                return Ok(tool::Done::Well);
+            }
+        }
+    }
+
+    /// Does one sweep.
+    pub(crate) fn once(mut self) -> Result<tool::Done, Failure> {
+        loop {
+            match self.turn()? {
+                Turn::End => return Ok(tool::Done::Partly),
+                Turn::Nothing => {}
+                Turn::Swept(Ok(Round::Complete)) => return Ok(tool::Done::Well),
+                Turn::Swept(Ok(Round::Partial)) => return Ok(tool::Done::Partly),
+                Turn::Swept(Ok(Round::Degraded)) => return Ok(tool::Done::Degraded),
+                Turn::Swept(Err(failure)) => return Err(Failure::new(failure.kind(), failure)),
+            }
+        }
+    }
+
+    /// Waits until something happens, and attends to it.
+    fn turn(&mut self) -> Result<Turn, Failure> {
+        let until = loop {
+            match self.machine.poll(now()) {
+                Action::Sweep(trigger) => self.order(trigger)?,
+                Action::Dump => self.dump(),
+                Action::Wait(until) => break until,
+                // Nothing that this loop knows how to do.
+                _ => break Some(now() + self.config.sweep),
+            }
+        };
+        let [told, heard, listed, done] = self.wait(until)?;
+        let mut turn = Turn::Nothing;
+        if done {
+            while let Some(done) = self.worker.done() {
+                turn = Turn::Swept(self.swept(done));
+            }
+        }
+        if heard {
+            self.hear();
+        }
+        if listed && self.source.acknowledge() {
+            self.machine.kick(Trigger::Source, now());
+        }
+        self.counting.kicks(&self.machine);
+        self.health.turned();
+        self.notify.alive();
+        if told && self.signalled()? {
+            return Ok(Turn::End);
+        }
+        Ok(turn)
+    }
+
+    /// Which of signals, network, source and worker have something to tell by then.
+    fn wait(&self, until: Option<Duration>) -> Result<[bool; 4], Failure> {
+        // Often enough that the service manager and probes see that it lives.
+        let longest = self
+            .notify
+            .watchdog()
+            .map_or(self.config.sweep, |time| time / 2);
+        let longest = longest.min(self.config.sweep);
+        let time = until.map_or(longest, |until| until.saturating_sub(now()).min(longest));
+        // Rounded up: what is looked at too early is not due.
+        let milliseconds = time.as_micros().div_ceil(1000);
+        let timeout = PollTimeout::try_from(milliseconds).unwrap_or(PollTimeout::MAX);
+        let fds = [
+            self.signals.as_fd(),
+            self.monitor.as_fd(),
+            self.source.events(),
+            self.worker.fd(),
+        ];
+        let mut wanted = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN));
+        match poll(&mut wanted, timeout) {
+            Ok(_) => Ok(wanted.map(|fd| fd.any().unwrap_or(true))),
+            Err(Errno::EINTR) => Ok([false; 4]),
+            Err(error) => Err(Failure::new(ErrorKind::Kernel, format!("poll: {error}"))),
+        }
+    }
+
+    /// Begins a sweep of what is wanted now.
+    fn order(&mut self, trigger: Trigger) -> Result<(), Failure> {
+        let start = now();
+        self.source.refresh(start);
+        let desired = self.config.desired(self.source.latest());
+        self.counting.source(self.source.as_ref());
+        let shards = asked(&[], &desired);
+        let shards = shards.union(&self.watched).copied();
+        // No news: the ways are asked for after this.
+        let _ = self.monitor.watch(shards);
+        let order = Order {
+            trigger,
+            desired,
+            uplinks: self.config.uplinks.clone(),
+            down_hold: self.config.down_hold,
+            expire: trigger == Trigger::Timer,
+        };
+        match self.worker.order(order) {
+            true => Ok(()),
+            // It ends with this process alone; if it died, all that is certain is what the kernel has.
+            false => Err(Failure::new(
+                ErrorKind::Kernel,
+                "the thread that sweeps has died",
+            )),
+        }
+    }
+
+    /// Takes in what a sweep came to.
+    fn swept(&mut self, done: Done) -> Result<Round, SweepFailure> {
+        let time = now();
+        self.machine.swept(done.hold);
+        self.counting.swept(&done);
+        self.counting.network(&self.monitor);
+        let wrong = report::wrong(&done, self.source.failure());
+        for line in report::done(&done) {
+            self.log.info("step", &line);
+        }
+        self.log.standing(time, wrong);
+        let swept = match done.result {
+            Ok(swept) => swept,
+            Err(failure) => {
+                self.wait_for(Some(format!("a sweep without an error: {failure}")));
+                return Err(failure);
+            }
+        };
+        self.watched = swept.asked.clone();
+        let news = self.monitor.watch(swept.asked.iter().copied());
+        news.tell(&mut self.machine, time);
+        let failed = swept.failures().next().map(ToString::to_string);
+        let listed = self.listed(&done.desired);
+        self.wait_for(match (&failed, listed) {
+            (Some(failure), _) => Some(format!("a sweep without an error: {failure}")),
+            (None, false) => {
+                let why = self.source.failure().unwrap_or_default();
+                Some(format!("a complete list of shards: {why}"))
+            }
+            (None, true) => None,
+        });
+        Ok(match (failed, listed) {
+            (Some(_), _) => Round::Partial,
+            (None, _) if !swept.is_complete() => Round::Partial,
+            (None, false) => Round::Degraded,
+            (None, true) => Round::Complete,
+        })
+    }
+
+    /// Whether as much is known of the shards as the mode needs.
+    fn listed(&self, desired: &Desired) -> bool {
+        desired.mode == Mode::Ordered || desired.shards.value().is_some()
+    }
+
+    /// Says what is waited for until it came once; none: nothing.
+    fn wait_for(&mut self, what: Option<String>) {
+        if self.ready {
+            return;
+        }
+        match &what {
+            Some(what) => self.notify.status(&format!("waiting for {what}")),
+            None => {
+                self.ready = true;
+                self.notify.ready("in line with its shards");
+                self.log
+                    .info("ready", "the first sweep ended without an error");
+            }
+        }
+        self.health.waits_for(what);
+    }
+
+    fn hear(&mut self) {
+        let time = now();
+        match self.monitor.receive(BUDGET) {
+            Ok(news) => news.tell(&mut self.machine, time),
+            Err(error) => {
+                self.log.error("network", &error.to_string());
+                self.machine.overrun(time);
+            }
+        }
+    }
+
+    fn dump(&mut self) {
+        if let Err(error) = self.monitor.dump() {
+            self.log.error("network", &error.to_string());
+            self.machine.overrun(now());
+        }
+    }
+
+    /// Attends to signals; whether it is to end.
+    fn signalled(&mut self) -> Result<bool, Failure> {
+        loop {
+            let signal = self.signals.read_signal();
+            let signal =
+                signal.map_err(|e| Failure::new(ErrorKind::Kernel, format!("signals: {e}")))?;
+            match signal.map(|signal| signal.ssi_signo as i32) {
+                None => return Ok(false),
+                Some(nix::libc::SIGHUP) => self.reload(),
+                Some(_) => {
+                    self.farewell();
+                    return Ok(true);
+                }
+            }
+        }
+    }
+
+    /// Ends: what runs is finished, or left where the next start goes on. Everything forwards on.
+    fn farewell(&mut self) {
+        self.notify.stopping();
+        self.log.info(
+            "stopping",
+            "everything that is published goes on forwarding",
+        );
+        self.worker.stop();
+        let end = now() + FAREWELL;
+        while self.machine.is_sweeping() && now() < end {
+            match self.wait(Some(end)) {
+                // Told a second time.
+                Ok([true, ..]) if matches!(self.signals.read_signal(), Ok(Some(_))) => return,
+                Ok([_, _, _, true]) => {
+                    while let Some(done) = self.worker.done() {
+                        let _ = self.swept(done);
+                    }
+                }
+                Ok(_) => {
+                    // What is heard meanwhile is for the next start; read, so that it does not spin.
+                    let _ = self.monitor.receive(BUDGET);
+                    let _ = self.source.acknowledge();
+                }
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Reads the configuration anew. One that makes no sense is refused as a whole.
+    fn reload(&mut self) {
+        match self.reloaded() {
+            Ok(()) => {
+                self.log.info("configuration", "read anew and in force");
+                self.machine.kick(Trigger::Command, now());
+            }
+            Err(failure) => {
+                self.refused += 1;
+                let message = format!(
+                    "refused ({} so far), the one before stays in force: {}",
+                    self.refused,
+                    failure.text()
+                );
+                self.log.error("configuration", &message);
+            }
+        }
+    }
+
+    fn reloaded(&mut self) -> Result<(), Failure> {
+        let config = load(&self.flags)?.config;
+        config.may_replace(&self.config)?;
+        // All that may fail comes before all that changes something.
+        let source = match config.source == self.config.source {
+            true => None,
+            false => Some(start::source(&config.source)?),
+        };
+        let monitor = match config.uplinks == self.config.uplinks {
+            true => None,
+            false => Some(start::monitor(&config, &self.log)?),
+        };
+        if let Some(source) = source {
+            self.source = source;
+        }
+        if let Some(monitor) = monitor {
+            self.monitor = monitor;
+        }
+        self.machine.retime(timing(&config));
+        self.health.interval(config.sweep);
+        self.counting.configured(&config);
+        self.config = config;
+        Ok(())
+    }
+}

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! What there is to say of a sweep.
+
+use guideway::control::sweep::Swept;
+use guideway::control::Outcome;
+use guideway::control::{Problem, Step};
+
+use super::worker::Done;
+
+/// Everything that is wrong after a sweep. The same texts come again as long as it is.
+pub(crate) fn wrong(done: &Done, source: Option<String>) -> Vec<String> {
+    let mut wrong: Vec<String> = source.iter().map(|why| format!("source: {why}")).collect();
+    match &done.result {
+        Err(failure) => wrong.push(format!("sweep failed: {failure}")),
+        Ok(swept) => {
+            let problems = swept.plan.problems.iter();
+            // What the source says is said already.
+            let problems =
+                problems.filter(|problem| !matches!(problem, Problem::ShardsStale { .. }));
+            wrong.extend(problems.map(ToString::to_string));
+            wrong.extend(
+                swept
+                    .failures()
+                    .map(|failure| format!("step failed: {failure}")),
+            );
+            wrong.extend(broken(swept));
+        }
+    }
+    if let Some(resolution) = &done.resolution {
+        let missing = resolution.missing_uplinks.iter();
+        wrong.extend(missing.map(|name| format!("uplink {name} does not exist")));
+        let unkept = resolution.unkept.iter();
+        wrong.extend(unkept.map(|one| {
+            format!(
+                "next hop {} is not kept alive by the kernel: {}",
+                one.address, one.error
+            )
+        }));
+    }
+    if let Some(Err(error)) = &done.expired {
+        wrong.push(format!("idle pins cannot be removed: {error}"));
+    }
+    wrong
+}
+
+/// What must not be, and is after all steps.
+fn broken(swept: &Swept) -> Vec<String> {
+    let Some(invariants) = &swept.invariants else {
+        return Vec::new();
+    };
+    let routes = invariants.routes.iter().map(|(kind, broken)| {
+        let (count, first) = (broken.count, broken.first);
+        format!(
+            "{count} routes are wrong ({}), the first is {first}",
+            kind.name()
+        )
+    });
+    let classes = invariants.duplicates.iter();
+    let classes = classes.map(|class| format!("several groups forward for {class}"));
+    routes.chain(classes).collect()
+}
+
+/// A line for each step that was tried.
+pub(crate) fn done(done: &Done) -> Vec<String> {
+    let Ok(swept) = &done.result else {
+        return Vec::new();
+    };
+    let steps = swept.plan.steps.iter().zip(&swept.applied.steps);
+    let lines = steps.map(|(planned, report)| {
+        let outcome = match &report.outcome {
+            Outcome::Done => "done".to_owned(),
+            Outcome::Raced(failure) => format!("put off, as it is otherwise by now: {failure}"),
+            Outcome::Skipped { after } => format!("left out, as step {after} was not done"),
+            Outcome::Late => "not begun in time".to_owned(),
+            Outcome::Failed(failure) => format!("failed: {failure}"),
+            _ => "ended otherwise".to_owned(),
+        };
+        format!("{}: {}: {outcome}", step(&planned.step), planned.why)
+    });
+    lines.collect()
+}
+
+/// A step in words.
+pub(crate) fn step(step: &Step) -> String {
+    let name = step.name();
+    match step {
+        Step::PublishGroups(plans) | Step::PublishLiveness(plans) | Step::CloseGroups(plans) => {
+            let groups = plans.iter().map(|plan| plan.snapshot().class.to_string());
+            format!("{name} {}", groups.collect::<Vec<_>>().join(", "))
+        }
+        Step::WriteRoutes { tenant, routes } => {
+            let prefixes = routes.keys().map(ToString::to_string);
+            let prefixes = prefixes.collect::<Vec<_>>().join(", ");
+            format!("{name} of tenant {}: {prefixes}", tenant.table)
+        }
+        Step::MoveRoutes { class, moves, .. } => format!("{name} of {class}: {}", moves.len()),
+        Step::Retire { group, class, .. } => format!("{name} group {group} of {class}"),
+        _ => name.to_owned(),
+    }
+}

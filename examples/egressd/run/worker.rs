@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! The thread that sweeps: publications, guards and look-ups block here and nowhere else.
+
+use std::io::Write;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::Arc;
+use std::time::Duration;
+
+use guideway::control::kernel::{Failure, KernelError, Live, Stage};
+use guideway::control::machine::Trigger;
+use guideway::control::netlink::{Failures, Resolution, Resolver};
+use guideway::control::sweep::{sweep, Swept};
+use guideway::control::Deadline;
+use guideway::control::Desired;
+use guideway::egress::pins::{Report, Tick};
+use guideway::egress::Loader;
+use guideway::id::InterfaceName;
+use guideway::kernel::clock;
+use guideway::kernel::statedir::StateDir;
+
+/// How long a sweep may begin new steps.
+const DEADLINE: Duration = Duration::from_secs(30);
+/// How long a step waits for those who write routes: who stops the daemon waits with it.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// A sweep to do.
+pub(crate) struct Order {
+    pub(crate) trigger: Trigger,
+    pub(crate) desired: Desired,
+    pub(crate) uplinks: Vec<InterfaceName>,
+    pub(crate) down_hold: Duration,
+    /// Remove idle and stale pins, too.
+    pub(crate) expire: bool,
+}
+
+/// A sweep that was done.
+pub(crate) struct Done {
+    pub(crate) trigger: Trigger,
+    pub(crate) desired: Desired,
+    pub(crate) took: Duration,
+    pub(crate) result: Result<Swept, Failure>,
+    pub(crate) resolution: Option<Resolution>,
+    /// How often shards were not reached, since the start.
+    pub(crate) unreached: Failures,
+    /// When a neighbour must be looked at again.
+    pub(crate) hold: Option<Duration>,
+    /// What became of pins, where that was asked for.
+    pub(crate) expired: Option<Result<Report, String>>,
+}
+
+/// The thread, from the side of who gives it orders.
+pub(crate) struct Worker {
+    orders: Sender<Order>,
+    done: Receiver<Done>,
+    wake: UnixStream,
+    stop: Arc<AtomicBool>,
+}
+
+impl Worker {
+    /// Starts it for the instance of this directory, which exists.
+    pub(crate) fn start(dir: StateDir) -> std::io::Result<Self> {
+        let (orders, receiver) = mpsc::channel();
+        let (sender, done) = mpsc::channel();
+        let (wake, mut waker) = UnixStream::pair()?;
+        wake.set_nonblocking(true)?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut state = State {
+            dir,
+            resolver: None,
+            stop: Arc::clone(&stop),
+        };
+        std::thread::Builder::new()
+            .name("sweep".to_owned())
+            .spawn(move || {
+                for order in receiver {
+                    // Nobody is left to be told when the other side is gone.
+                    if sender.send(state.sweep(order)).is_err() || waker.write_all(b".").is_err() {
+                        break;
+                    }
+                }
+            })?;
+        Ok(Self {
+            orders,
+            done,
+            wake,
+            stop,
+        })
+    }
+
+    /// Gives an order; its end makes [`fd`](Self::fd) readable. `false`: the thread is gone.
+    pub(crate) fn order(&self, order: Order) -> bool {
+        self.orders.send(order).is_ok()
+    }
+
+    /// Begins no further step from now on.
+    pub(crate) fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.wake.as_fd()
+    }
+
+    /// What was done, if anything.
+    pub(crate) fn done(&mut self) -> Option<Done> {
+        let mut byte = [0];
+        // Whether or not it could be read: the channel knows.
+        let _ = std::io::Read::read(&mut self.wake, &mut byte);
+        self.done.try_recv().ok()
+    }
+}
+
+/// What the thread keeps from sweep to sweep.
+struct State {
+    dir: StateDir,
+    resolver: Option<(Vec<InterfaceName>, Resolver)>,
+    stop: Arc<AtomicBool>,
+}
+
+impl State {
+    fn sweep(&mut self, order: Order) -> Done {
+        let start = now();
+        let mut resolution = None;
+        let mut expired = None;
+        let result = self.round(&order, start, &mut resolution, &mut expired);
+        let resolver = self.resolver.as_ref().map(|(_, resolver)| resolver);
+        Done {
+            trigger: order.trigger,
+            took: now().saturating_sub(start),
+            result,
+            resolution,
+            unreached: resolver.map(Resolver::failures).unwrap_or_default(),
+            hold: resolver.and_then(Resolver::hold_until),
+            expired,
+            desired: order.desired,
+        }
+    }
+
+    fn round(
+        &mut self,
+        order: &Order,
+        start: Duration,
+        resolution: &mut Option<Resolution>,
+        expired: &mut Option<Result<Report, String>>,
+    ) -> Result<Swept, Failure> {
+        let path = self.dir.path().display().to_string();
+        let failed = |stage, object: &str, cause: KernelError| Failure::new(stage, object, cause);
+        let (uplinks, down_hold) = (&order.uplinks, order.down_hold);
+        let resolver = match self.resolver.take() {
+            Some((names, resolver)) if names == *uplinks => resolver,
+            _ => Resolver::keeping(uplinks, down_hold).map_err(|error| {
+                let cause = KernelError::new(error.kind(), error);
+                failed(Stage::Resolve, "ways to shards", cause)
+            })?,
+        };
+        let (_, resolver) = self.resolver.insert((uplinks.clone(), resolver));
+        resolver.set_down_hold(down_hold);
+        // Held for this sweep alone: who attaches tenants takes turns.
+        let mut writer = Loader::new(&self.dir)
+            .open()
+            .map_err(|error| failed(Stage::Open, &path, error.into()))?;
+        let mut reach = |sids: &_, now| {
+            let found = resolver.resolve(sids, now)?;
+            let reachability = found.reachability.clone();
+            *resolution = Some(found);
+            Ok(reachability)
+        };
+        let deadline = Deadline::at(start.saturating_add(DEADLINE)).patient(PATIENCE);
+        let deadline = deadline.unless(&self.stop);
+        let swept = {
+            let mut live = Live::new(&mut writer);
+            sweep(&mut live, &order.desired, &mut reach, &deadline)?
+        };
+        if order.expire && !self.stop.load(Ordering::Relaxed) {
+            let report = writer.sweeper().map_err(|error| error.to_string());
+            let report = report.and_then(|sweeper| {
+                let expired = sweeper.expire(Tick::now());
+                expired.map_err(|error| error.to_string())
+            });
+            *expired = Some(report);
+        }
+        Ok(swept)
+    }
+}
+
+/// The monotonic clock of everything here.
+pub(crate) fn now() -> Duration {
+    Duration::from_nanos(clock::monotonic_ns())
+}

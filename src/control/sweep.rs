@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! One round of the loop: look, compare, do, and look whether everything holds that must.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::apply::{apply, Applied, Deadline};
+use super::desired::Desired;
+use super::invariants::{invariants, Invariants};
+use super::kernel::{Failure, Kernel, KernelError, Stage};
+use super::metrics::{LoopCounters, Publication, Side};
+use super::observe::observe;
+use super::observed::{Observed, Reachability};
+use super::plan::{Plan, Step};
+use super::reconcile::reconcile;
+use crate::group::{GroupPlan, Snapshot};
+use crate::srv6::BaseSid;
+
+/// What a round came to.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Swept {
+    /// The shards whose ways were looked for: [watch](super::netlink::Monitor::watch) them.
+    pub asked: BTreeSet<BaseSid>,
+    /// What was to be done.
+    pub plan: Plan,
+    /// What came of it.
+    pub applied: Applied,
+    /// What there is afterwards, pins not counted; or why that could not be read.
+    pub after: Result<Observed, Failure>,
+    /// What of it must not be. Nothing is said where it could not be read.
+    pub invariants: Option<Invariants>,
+}
+
+/// Finds the ways to shards, at this monotonic time.
+pub type Reach<'r> =
+    dyn FnMut(&BTreeSet<BaseSid>, Duration) -> Result<Reachability, KernelError> + 'r;
+
+/// The shards whose ways a round needs: members of groups, those listed, static ones.
+#[must_use]
+pub fn asked(groups: &[Snapshot], desired: &Desired) -> BTreeSet<BaseSid> {
+    let members = groups.iter().flat_map(|group| group.members.iter());
+    let members = members.map(|member| member.sid);
+    let listed = desired.shards.value().into_iter();
+    let listed = listed.flat_map(|list| list.shards.iter().filter_map(|shard| shard.sid));
+    let fixed = desired.static_sids.iter().copied();
+    members.chain(listed).chain(fixed).collect()
+}
+
+/// Looks and compares, and changes nothing. `with_pins` counts live pins for the predicted effect,
+/// which takes a look at each of them.
+///
+/// # Errors
+/// Something cannot be read to its end: no plan is made of a part.
+pub fn look(
+    kernel: &dyn Kernel,
+    desired: &Desired,
+    with_pins: bool,
+    reach: &mut Reach<'_>,
+) -> Result<(Observed, Plan), Failure> {
+    let mut failed = None;
+    let observed = observe(kernel, with_pins, |observed| {
+        let sids = asked(&observed.groups, desired);
+        reach(&sids, observed.now).unwrap_or_else(|cause| {
+            failed = Some(Failure::new(Stage::Resolve, "ways to shards", cause));
+            Reachability::default()
+        })
+    })?;
+    match failed {
+        Some(failure) => Err(failure),
+        None => {
+            let plan = reconcile(&observed, desired);
+            Ok((observed, plan))
+        }
+    }
+}
+
+/// Does a round: looks, compares, and does what follows until `deadline`. Steps that fail leave the
+/// others alone, and the next round makes a new plan of what there is then; nothing is tried twice.
+/// Blocks as long as publications and guards take.
+///
+/// # Errors
+/// What there is cannot be read: nothing was changed.
+pub fn sweep(
+    kernel: &mut dyn Kernel,
+    desired: &Desired,
+    reach: &mut Reach<'_>,
+    deadline: &Deadline<'_>,
+) -> Result<Swept, Failure> {
+    let (observed, plan) = look(kernel, desired, false, reach)?;
+    let asked = asked(&observed.groups, desired);
+    let applied = apply(&plan, kernel, deadline);
+    let after = match plan.is_empty() {
+        true => Ok(observed),
+        // The ways are those that were found before.
+        false => observe(kernel, false, |_| observed.reach.clone()),
+    };
+    let invariants = after.as_ref().ok();
+    let invariants = invariants.map(|after| invariants_of(after, desired));
+    Ok(Swept {
+        asked,
+        plan,
+        applied,
+        after,
+        invariants,
+    })
+}
+
+fn invariants_of(after: &Observed, desired: &Desired) -> Invariants {
+    invariants(after, &desired.classes)
+}
+
+impl Swept {
+    /// Everything that failed, in the order of the steps.
+    pub fn failures(&self) -> impl Iterator<Item = &Failure> {
+        self.applied.failures().chain(self.after.as_ref().err())
+    }
+
+    /// The stages that failed, each once.
+    #[must_use]
+    pub fn failed_stages(&self) -> BTreeSet<Stage> {
+        self.failures().map(|failure| failure.stage).collect()
+    }
+
+    /// Whether everything that was planned is done, and everything holds that must.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        let hold = self.invariants.as_ref().is_some_and(Invariants::hold);
+        self.applied.is_complete() && hold
+    }
+
+    /// Counts what was done. That the round ended, and how long it took, is the caller's to count.
+    pub fn count(&self, desired: &Desired, counters: &mut LoopCounters) {
+        let applied = &self.applied;
+        for published in applied.published.iter().chain(&applied.disabled) {
+            let moved = self.moved(published.group);
+            counters.published(published.class, published.duration, moved);
+        }
+        for failure in self.failures() {
+            if matches!(
+                failure.stage,
+                Stage::Refresh | Stage::Close | Stage::Disable
+            ) {
+                counters.publications.count(Publication::Failed);
+            }
+        }
+        for wait in &applied.waits {
+            counters.waited(Side::Exclusive, *wait);
+        }
+        for _ in 0..applied.timeouts {
+            counters.barrier_timeouts.count(Side::Exclusive);
+        }
+        for (repair, routes) in &self.plan.repairs {
+            counters.routes_repaired.add(*repair, *routes);
+        }
+        for disabled in &applied.disabled {
+            counters.proven(disabled.class);
+        }
+        let Some(invariants) = &self.invariants else {
+            return;
+        };
+        for entry in desired.classes.iter() {
+            let routes = invariants.group_routes.get(&entry.class);
+            counters.scanned(entry.class, routes.copied().unwrap_or(0));
+        }
+    }
+
+    /// Slots of a group's table that its publication moved, and how many there are.
+    fn moved(&self, group: crate::group::GroupId) -> (u32, u32) {
+        let plans = self
+            .plan
+            .steps
+            .iter()
+            .flat_map(|planned| match &planned.step {
+                Step::PublishGroups(plans)
+                | Step::PublishLiveness(plans)
+                | Step::CloseGroups(plans) => plans.as_slice(),
+                _ => &[],
+            });
+        let mut plans = plans.filter(|plan: &&GroupPlan| plan.snapshot().group == group);
+        plans.next().map_or((0, 0), |plan| {
+            (plan.disruption().moved, plan.disruption().table_size)
+        })
+    }
+}

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Manifests, routes and the configuration change; groups follow.
+
+use std::collections::BTreeSet;
+
+use guideway::group::MemberState;
+use nix::sys::signal::Signal;
+use serde_json::json;
+
+use crate::daemon::*;
+use crate::netns::{ip, within};
+
+#[test]
+fn groups_follow_manifests_and_pins_hold_while_a_shard_drains() {
+    on_node("follow", |node| {
+        node.manifest("a.json", shard(0x10));
+        node.manifest("b.json", shard(0x11));
+        let daemon = node.ready(&[]);
+        node.attach();
+        let before = send_from(1..65);
+        assert_eq!(shards(&before), BTreeSet::from([0x10, 0x11]));
+
+        node.manifest("a.json", draining(0x10));
+        node.has_active(&[0x11], &daemon);
+        assert_eq!(Node::members(MemberState::Draining), BTreeSet::from([0x10]));
+        assert_eq!(send_from(1..65), before, "everybody stays where he was");
+        assert_eq!(shards(&send_from(65..129)), BTreeSet::from([0x11]));
+
+        // Gone without a drain: its tenants move, and the others stay.
+        node.remove("a.json");
+        let gone = || Node::members(MemberState::Draining).is_empty();
+        assert!(within(PATIENCE, gone), "{}", daemon.log());
+        assert_eq!(shards(&send_from(1..129)), BTreeSet::from([0x11]));
+
+        node.manifest("c.json", shard(0x12));
+        node.has_active(&[0x11, 0x12], &daemon);
+        assert_eq!(shards(&send_from(1..129)), BTreeSet::from([0x11]), "pins");
+        assert_eq!(shards(&send_from(129..257)), BTreeSet::from([0x11, 0x12]));
+        daemon.stop();
+    });
+}
+
+#[test]
+fn a_shard_that_is_not_reached_takes_no_packets_until_it_is() {
+    on_node("reach", |node| {
+        node.manifest("a.json", shard(0x10));
+        node.manifest("b.json", shard(0x11));
+        let daemon = node.ready(&[]);
+        node.attach();
+        Node::unroute(0x10);
+        node.has_active(&[0x11], &daemon);
+        assert_eq!(
+            Node::members(MemberState::Unreachable),
+            BTreeSet::from([0x10])
+        );
+        assert_eq!(shards(&send_from(1..65)), BTreeSet::from([0x11]));
+        daemon.tells(
+            "problem",
+            &format!("shard {} is not reached: no route", sid(0x10)),
+        );
+        Node::route(0x10);
+        node.has_active(&[0x10, 0x11], &daemon);
+        daemon.tells("problem-over", &sid(0x10));
+        // Both at once: nobody is served, and nobody is sent elsewhere.
+        Node::unroute(0x10);
+        Node::unroute(0x11);
+        node.has_active(&[], &daemon);
+        assert_eq!(shards(&send_from(65..129)), BTreeSet::new());
+        ip(&["link", "set", "uplink0", "down"]);
+        ip(&["link", "set", "uplink0", "up"]);
+        daemon.stop();
+    });
+}
+
+#[test]
+fn a_hangup_reads_the_file_anew_and_refuses_what_makes_no_sense() {
+    on_node("hangup", |node| {
+        node.manifest("a.json", shard(0x10));
+        let config = node.path("config.json");
+        let write = |text: serde_json::Value| {
+            std::fs::write(&config, text.to_string()).expect("written");
+        };
+        write(json!({"pin_idle": "1h"}));
+        let flag = format!("--config={}", config.display());
+        let daemon = node.ready(&[&flag]);
+        node.attach();
+        let idle = || group().settings.pin_idle.as_secs();
+        assert_eq!(idle(), 3600);
+
+        // Half of it is right: none of it is taken.
+        write(json!({"pin_idle": "2h", "hash": "nonsense", "unserverd": "drop"}));
+        daemon.signal(Signal::SIGHUP);
+        let refused = daemon.tells("configuration", "refused (1 so far)");
+        for words in [
+            "config.json: hash: must be source or flow",
+            "is unserved meant?",
+        ] {
+            assert!(refused.contains(words), "{refused}");
+        }
+        write(json!({"members": 8}));
+        daemon.signal(Signal::SIGHUP);
+        let refused = daemon.tells("configuration", "refused (2 so far)");
+        assert!(refused.contains("takes a new start"), "{refused}");
+        assert_eq!(idle(), 3600);
+
+        write(json!({"pin_idle": "2h", "nat64_prefixes": ["64:ff9b::/96"], "sweep": "5s"}));
+        daemon.signal(Signal::SIGHUP);
+        daemon.tells("configuration", "in force");
+        assert!(within(PATIENCE, || idle() == 7200), "{}", daemon.log());
+        // The tenant that was there before gets the route of the new class.
+        let routes = || {
+            let mut routes = 0;
+            let counted = egress().for_each_route(|_| {
+                routes += 1;
+                std::ops::ControlFlow::Continue(())
+            });
+            counted.expect("readable");
+            routes
+        };
+        assert!(within(PATIENCE, || routes() == 2), "{}", daemon.log());
+        daemon.stop();
+    });
+}
+
+#[test]
+fn another_source_and_other_uplinks_are_taken_at_a_hangup() {
+    on_node("resource", |node| {
+        node.manifest("a.json", shard(0x10));
+        std::fs::create_dir(node.path("other")).expect("made");
+        std::fs::write(node.path("other/x.json"), shard(0x13).to_string()).expect("written");
+        let config = node.path("config.json");
+        let source = |name: &str| format!("dir:{}", node.path(name).display());
+        let write = |text: serde_json::Value| {
+            std::fs::write(&config, text.to_string()).expect("written");
+        };
+        write(json!({"source": source("shards"), "uplinks": ["uplink0"]}));
+        let file = format!("--config={}", config.display());
+        let daemon = node.ready(&["no:--source", "no:--uplinks", &file]);
+        node.has_active(&[0x10], &daemon);
+        write(json!({"source": source("other"), "uplinks": ["uplink0"]}));
+        daemon.signal(Signal::SIGHUP);
+        node.has_active(&[0x13], &daemon);
+        std::fs::write(node.path("other/y.json"), shard(0x14).to_string()).expect("written");
+        node.has_active(&[0x13, 0x14], &daemon);
+        // Nothing is an uplink any more: nobody is reached, and it is said so.
+        write(json!({"source": source("other"), "uplinks": ["tap1"]}));
+        daemon.signal(Signal::SIGHUP);
+        node.has_active(&[], &daemon);
+        daemon.stop();
+    });
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! It ends in every way there is, and starts again: packets go on.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+
+use crate::daemon::*;
+use crate::netns::within;
+
+#[test]
+fn a_restart_with_nothing_changed_publishes_nothing_and_pins_go_on_to_be_hit() {
+    on_node("restart", |node| {
+        node.manifest("a.json", shard(0x10));
+        node.manifest("b.json", shard(0x11));
+        let daemon = node.ready(&[]);
+        node.attach();
+        let sent = send_from(1..65);
+        let before = group();
+        daemon.stop();
+        assert_eq!(send_from(1..65), sent, "without it");
+        let daemon = node.ready(&[]);
+        assert_eq!(daemon.messages("step"), [""; 0]);
+        assert_eq!(group(), before, "the same publication");
+        let hits = counter("pin_hit");
+        assert_eq!(send_from(1..65), sent);
+        assert_eq!(counter("pin_hit") - hits, 64);
+        daemon.stop();
+    });
+}
+
+#[test]
+fn packets_go_on_when_it_is_killed_and_the_next_start_goes_on() {
+    on_node("killed", |node| {
+        node.manifest("a.json", shard(0x10));
+        let daemon = node.ready(&[]);
+        node.attach();
+        // At any moment of its work: while manifests change all the time.
+        let mut rounds = 0;
+        let mut daemon = Some(daemon);
+        let end = Instant::now() + Duration::from_secs(8);
+        while rounds < 4 || Instant::now() < end && rounds < 12 {
+            rounds += 1;
+            let running = daemon.take().expect("it runs");
+            node.manifest("b.json", shard(0x11));
+            std::thread::sleep(Duration::from_millis(17 + 7 * rounds % 40));
+            running.kill();
+            assert!(send(rounds as u16 + 1).is_some(), "round {rounds}");
+            node.remove("b.json");
+            daemon = Some(node.ready(&[]));
+            assert!(send(1).is_some());
+        }
+        let daemon = daemon.expect("it runs");
+        node.manifest("b.json", shard(0x11));
+        node.has_active(&[0x10, 0x11], &daemon);
+        assert_eq!(shards(&send_from(1000..1064)), BTreeSet::from([0x10, 0x11]));
+        daemon.stop();
+    });
+}
+
+#[test]
+fn told_to_end_in_the_middle_of_a_publication_it_ends_well_and_soon() {
+    on_node("term", |node| {
+        node.manifest("a.json", shard(0x10));
+        let daemon = node.ready(&[]);
+        node.attach();
+        let mut daemon = Some(daemon);
+        for round in 0..6_u64 {
+            let running = daemon.take().expect("it runs");
+            node.manifest(
+                "b.json",
+                if round % 2 == 0 {
+                    shard(0x11)
+                } else {
+                    draining(0x11)
+                },
+            );
+            // A publication takes 8 ms and more, behind a window of 20 ms.
+            std::thread::sleep(Duration::from_millis(15 + 5 * round));
+            let start = Instant::now();
+            running.stop();
+            let took = start.elapsed();
+            assert!(took < Duration::from_secs(5), "round {round}: {took:?}");
+            assert!(send(1).is_some(), "round {round}");
+            daemon = Some(node.ready(&[]));
+        }
+        daemon.expect("it runs").stop();
+    });
+}
+
+#[test]
+fn while_somebody_holds_the_barrier_it_still_ends_within_its_time_and_at_once_if_told_twice() {
+    on_node("twice", |node| {
+        node.manifest("a.json", shard(0x10));
+        let flags = ["--nat64-prefixes=64:ff9b::/96"];
+        node.ready(&flags).stop();
+        let egress = egress();
+        // To retire the class's group takes the barrier, which a writer of routes has.
+        let guard = egress.write_routes(PATIENCE).expect("free");
+        for twice in [false, true] {
+            let daemon = node.start(&[]);
+            daemon.says("state");
+            // Its first sweep waits for the barrier.
+            std::thread::sleep(Duration::from_millis(500));
+            let start = Instant::now();
+            daemon.signal(Signal::SIGTERM);
+            if twice {
+                daemon.says("stopping");
+                daemon.signal(Signal::SIGTERM);
+            }
+            assert_eq!(daemon.end(), Some(0));
+            let took = start.elapsed();
+            assert!(took < Duration::from_secs(7), "{took:?}");
+        }
+        drop(guard);
+        let daemon = node.ready(&[]);
+        let retired = || {
+            let groups = egress.groups().expect("readable");
+            groups.iter().filter(|group| group.forwards()).count() == 1
+        };
+        assert!(within(PATIENCE, retired), "{}", daemon.log());
+        daemon.stop();
+    });
+}

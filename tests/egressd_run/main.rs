@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! The control loop as a daemon: `egressd run` against the kernel of a network namespace.
+
+mod changes;
+mod daemon;
+mod ends;
+mod refused;
+mod shown;
+mod source;
+
+#[path = "../common/capabilities.rs"]
+mod capabilities;
+#[path = "../common/netns.rs"]
+mod netns;
+#[path = "../common/tool.rs"]
+mod tool;
+#[path = "../common/udp6.rs"]
+mod udp6;

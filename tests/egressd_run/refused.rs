@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! What keeps it from starting, by exit code.
+
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use nix::libc;
+
+use crate::capabilities::{BPF, NET_ADMIN};
+use crate::daemon::*;
+use crate::tool::{binary, Ran};
+
+#[test]
+fn there_is_one_publisher_and_the_second_is_told_who() {
+    on_node("second", |node| {
+        node.manifest("a.json", shard(0x10));
+        let daemon = node.ready(&[]);
+        let before = group();
+        let who = format!("process {} (egressd)", daemon.id());
+        let error = node.once(&[]).fails(4, "locked");
+        assert!(
+            error["message"].as_str().expect("text").contains(&who),
+            "{error}"
+        );
+        // Who applies a document is a publisher, too, and who removes the state is worse.
+        let document = node.path("spec.json");
+        std::fs::write(
+            &document,
+            r#"{"schema": "guideway.egress.spec/v1", "node_sid": "2001:db8:ff01:1:e000::",
+                "limits": {"pins": 4096}, "classes": [], "tenants": []}"#,
+        )
+        .expect("written");
+        let document = document.to_str().expect("text");
+        for arguments in [
+            &["-o", "json", "apply", document][..],
+            &["-o", "json", "detach", "--purge"],
+        ] {
+            let error = Ran::with("egressd", arguments).fails(4, "locked");
+            assert!(
+                error["message"].as_str().expect("text").contains(&who),
+                "{error}"
+            );
+        }
+        // Who looks needs no lock, and who attaches tenants takes turns.
+        Ran::with("egressd", &["status"]).exits(0);
+        node.attach();
+        assert_eq!(group(), before);
+        // A lock does not outlive its process.
+        daemon.kill();
+        node.once(&[]).exits(0);
+    });
+}
+
+#[test]
+fn other_limits_than_the_state_was_made_with_are_refused_with_both_numbers() {
+    on_node("limits", |node| {
+        node.manifest("a.json", shard(0x10));
+        node.once(&[]).exits(0);
+        let error = node
+            .once(&["--members=65", "--pins=4097"])
+            .fails(4, "conflict");
+        let message = error["message"].as_str().expect("text");
+        for words in [
+            "64 members, not 65",
+            "4096 pins, not 4097",
+            "--members 64 --pins 4096",
+        ] {
+            assert!(message.contains(words), "{message}");
+        }
+        // How packets are hashed is a publication like any other.
+        node.once(&["--hash=flow"]).exits(0);
+    });
+}
+
+/// Runs one sweep with these rights alone, whatever root would have.
+fn with_rights(node: &Node, rights: &'static [u32]) -> Ran {
+    let mut command = Command::new(binary("egressd"));
+    command
+        .args(["-o", "json", "run", "--once"])
+        .args(node.flags(&[]));
+    let drop_others = move || {
+        for right in 0..64 {
+            if !rights.contains(&right) {
+                // SAFETY: only numbers are passed. What the kernel has no right for fails, rightly.
+                unsafe { libc::prctl(libc::PR_CAPBSET_DROP, libc::c_ulong::from(right), 0, 0, 0) };
+            }
+        }
+        Ok(())
+    };
+    // SAFETY: the closure only makes system calls.
+    unsafe { command.pre_exec(drop_others) };
+    Ran::of(
+        command.output().expect("the tool runs"),
+        format!("run with {rights:?}"),
+    )
+}
+
+#[test]
+fn two_rights_are_enough_and_one_that_is_missing_is_named() {
+    on_node("rights", |node| {
+        node.manifest("a.json", shard(0x10));
+        for (rights, named, other) in [
+            (&[NET_ADMIN][..], "CAP_BPF", "CAP_NET_ADMIN"),
+            (&[BPF], "CAP_NET_ADMIN", "CAP_BPF"),
+        ] {
+            let error = with_rights(node, rights).fails(1, "preflight");
+            let faults = error["faults"].to_string();
+            assert!(faults.contains(named) && !faults.contains(other), "{error}");
+            assert!(!error.to_string().contains("ulimit"));
+        }
+        let error = with_rights(node, &[]).fails(1, "preflight");
+        assert!(
+            error["faults"]
+                .to_string()
+                .contains("CAP_BPF and CAP_NET_ADMIN")
+                || error["faults"]
+                    .to_string()
+                    .contains("CAP_NET_ADMIN and CAP_BPF"),
+            "{error}"
+        );
+        assert!(open_group().is_none());
+        with_rights(node, &[BPF, NET_ADMIN]).exits(0);
+        // With what is there already, too.
+        with_rights(node, &[BPF, NET_ADMIN]).exits(0);
+        assert_eq!(group().members.len(), 1);
+    });
+}
+
+#[test]
+fn a_state_that_is_on_no_bpffs_and_a_taken_address_are_errors() {
+    on_node("places", |node| {
+        let dir = format!(
+            "--state-dir={}",
+            std::env::temp_dir().join("guideway").display()
+        );
+        let error = node.once(&[&dir]).fails(1, "preflight");
+        assert!(
+            error["faults"].to_string().contains("is not a bpffs"),
+            "{error}"
+        );
+        let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("an address");
+        let metrics = format!("--metrics={}", taken.local_addr().expect("an address"));
+        let ran = node.ran(&["-o", "json", "run"], &[&metrics]).exits(1);
+        assert!(
+            ran.stderr.contains("cannot serve metrics at"),
+            "{}",
+            ran.stderr
+        );
+    });
+}
+
+#[test]
+fn another_directory_holds_another_state() {
+    on_node("elsewhere", |node| {
+        node.manifest("a.json", shard(0x10));
+        let dir = format!("{}/node1", crate::netns::BPFFS);
+        let flag = format!("--state-dir={dir}");
+        node.once(&[&flag]).exits(0);
+        assert!(open_group().is_none());
+        let status = Ran::with("egressd", &["-o", "json", &flag, "status"]).exits(0);
+        assert!(status.stdout.contains(&sid(0x10)), "{}", status.stdout);
+    });
+}

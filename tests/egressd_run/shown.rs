@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! What it tells: the service manager, probes, scrapes, and lines.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixDatagram;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+
+use crate::daemon::*;
+use crate::netns::within;
+
+/// Messages to a service manager, as they come.
+struct Manager(UnixDatagram);
+
+impl Manager {
+    fn next(&self) -> String {
+        let mut bytes = [0; 1024];
+        let count = self.0.recv(&mut bytes).expect("a message in time");
+        String::from_utf8(bytes[..count].to_vec()).expect("text")
+    }
+
+    /// The next message that is no sign of life.
+    fn next_state(&self) -> String {
+        loop {
+            let message = self.next();
+            if message != "WATCHDOG=1" {
+                return message;
+            }
+        }
+    }
+}
+
+#[test]
+fn the_service_manager_is_told_in_order_and_that_it_lives() {
+    on_node("notify", |node| {
+        let path = node.path("notify");
+        let manager = Manager(UnixDatagram::bind(&path).expect("a socket"));
+        manager
+            .0
+            .set_read_timeout(Some(PATIENCE))
+            .expect("a timeout");
+        let shards = node.path("shards");
+        std::fs::remove_dir(&shards).expect("empty");
+        let daemon = Daemon::start(node, &[], |command| {
+            command
+                .env("NOTIFY_SOCKET", &path)
+                .env("WATCHDOG_USEC", "200000");
+        });
+        // A sweep without an error, and still no list.
+        let waiting = manager.next_state();
+        assert!(
+            waiting.starts_with("STATUS=waiting for a complete list of shards"),
+            "{waiting}"
+        );
+        std::fs::create_dir(&shards).expect("made");
+        node.manifest("a.json", shard(0x10));
+        let ready = loop {
+            let message = manager.next_state();
+            if !message.starts_with("STATUS=waiting") {
+                break message;
+            }
+        };
+        assert!(ready.starts_with("READY=1\n"), "{ready}");
+        // Half of the time that the manager gives it, though nothing happens.
+        for _ in 0..5 {
+            assert_eq!(manager.next(), "WATCHDOG=1");
+        }
+        daemon.signal(Signal::SIGTERM);
+        assert_eq!(manager.next_state(), "STOPPING=1");
+        assert_eq!(daemon.end(), Some(0));
+    });
+}
+
+/// The status and the body of an answer.
+fn get(address: &str, path: &str) -> Option<(u16, String)> {
+    let mut stream = TcpStream::connect(address).ok()?;
+    stream
+        .set_read_timeout(Some(Duration::from_secs(10)))
+        .expect("a timeout");
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").ok()?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text).ok()?;
+    let status = text.split(' ').nth(1)?.parse().ok()?;
+    let (_, body) = text.split_once("\r\n\r\n")?;
+    Some((status, body.to_owned()))
+}
+
+/// The value of a series.
+fn series(body: &str, name: &str) -> Option<f64> {
+    let mut lines = body.lines();
+    let line = lines.find_map(|line| {
+        line.strip_prefix(name)?
+            .strip_prefix(' ')
+            .map(str::to_owned)
+    })?;
+    line.split(' ').next()?.parse().ok()
+}
+
+#[test]
+fn probes_and_scrapes_are_answered_by_what_is_so() {
+    on_node("scrape", |node| {
+        let shards = node.path("shards");
+        std::fs::remove_dir(&shards).expect("empty");
+        let address = "127.0.0.1:19477";
+        let daemon = node.start(&[&format!("--metrics={address}")]);
+        daemon.says("metrics");
+        daemon.tells("problem", "no complete list");
+        assert!(within(PATIENCE, || get(address, "/readyz")
+            .is_some_and(|(status, _)| status == 503)));
+        let (_, why) = get(address, "/readyz").expect("an answer");
+        assert!(
+            why.contains("waiting for a complete list of shards"),
+            "{why}"
+        );
+        assert_eq!(get(address, "/healthz").expect("an answer").0, 200);
+        let (status, body) = get(address, "/metrics").expect("an answer");
+        assert_eq!(status, 200);
+        assert_eq!(
+            series(&body, "guideway_egress_shard_watch_synced"),
+            Some(0.0),
+            "{body}"
+        );
+        assert_eq!(
+            series(&body, "guideway_egress_mode{mode=\"hashed\"}"),
+            Some(1.0),
+            "{body}"
+        );
+        let errors = "guideway_egress_source_errors_total{source=\"dir\",reason=\"gone\"}";
+        assert!(
+            series(&body, errors).is_some_and(|count| count >= 1.0),
+            "{body}"
+        );
+
+        std::fs::create_dir(&shards).expect("made");
+        node.manifest("a.json", shard(0x10));
+        node.has_active(&[0x10], &daemon);
+        daemon.says("ready");
+        assert_eq!(
+            get(address, "/readyz").expect("an answer"),
+            (200, "ready\n".to_owned())
+        );
+        node.attach();
+        let scraped = |name: &str, wanted: f64| {
+            let last = || get(address, "/metrics").and_then(|(_, body)| series(&body, name));
+            assert!(
+                within(PATIENCE, || last() == Some(wanted)),
+                "{name}: {:?}",
+                last()
+            );
+        };
+        scraped("guideway_egress_shard_watch_synced", 1.0);
+        scraped(
+            "guideway_egress_pool_members{class=\"nat66\",state=\"active\"}",
+            1.0,
+        );
+        scraped("guideway_egress_class_served{class=\"nat66\"}", 1.0);
+        scraped("guideway_egress_publications_total{result=\"ok\"}", 1.0);
+        Node::unroute(0x10);
+        scraped(
+            "guideway_egress_pool_members{class=\"nat66\",state=\"unreachable\"}",
+            1.0,
+        );
+        scraped("guideway_egress_class_served{class=\"nat66\"}", 0.0);
+        scraped(
+            "guideway_egress_resolution_failures_total{reason=\"no_route\"}",
+            1.0,
+        );
+        daemon.signal(Signal::SIGHUP);
+        scraped("guideway_egress_sweeps_total{trigger=\"command\"}", 1.0);
+        // What the next sweep finds: the tenant's route.
+        scraped("guideway_egress_group_routes{class=\"nat66\"}", 1.0);
+        assert_eq!(get(address, "/other").expect("an answer").0, 404);
+        daemon.stop();
+    });
+}
+
+#[test]
+fn a_line_tells_a_change_and_none_that_nothing_changed() {
+    on_node("lines", |node| {
+        node.manifest("a.json", shard(0x10));
+        node.manifest("b.json", "broken");
+        let daemon = node.start(&[]);
+        let words = "b.json:1: is not JSON";
+        daemon.tells("problem", words);
+        for number in 1..=3 {
+            daemon.signal(Signal::SIGHUP);
+            let told = || daemon.messages("configuration").len() == number;
+            assert!(within(PATIENCE, told), "{}", daemon.log());
+            // The sweep that it asked for.
+            std::thread::sleep(Duration::from_millis(150));
+        }
+        let problems = daemon.messages("problem");
+        let same = problems.iter().filter(|text| text.contains(words));
+        assert_eq!(same.count(), 1, "{problems:?}");
+        node.manifest("b.json", shard(0x11));
+        daemon.tells("problem-over", words);
+        let lines = daemon.lines();
+        let over = lines.iter().find(|line| {
+            let text = line["message"].as_str().expect("text");
+            line["event"] == "problem-over" && text.contains(words)
+        });
+        assert!(
+            over.expect("there")["repeats"].as_u64().expect("a number") >= 2,
+            "{over:?}"
+        );
+        for line in &lines {
+            assert!(
+                line["time"]
+                    .as_str()
+                    .is_some_and(|time| time.ends_with('Z')),
+                "{line}"
+            );
+            assert!(["info", "warning", "error"].contains(&line["level"].as_str().expect("text")));
+        }
+        daemon.stop();
+    });
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! What is not known takes nothing away.
+
+use std::collections::BTreeSet;
+
+use guideway::group::MemberState;
+use nix::sys::signal::Signal;
+
+use crate::daemon::*;
+use crate::netns::within;
+
+#[test]
+fn a_broken_manifest_is_reported_with_file_and_line_and_the_last_good_state_stays() {
+    on_node("broken", |node| {
+        node.manifest("a.json", shard(0x10));
+        node.manifest("b.json", shard(0x11));
+        let daemon = node.ready(&[]);
+        node.attach();
+        let before = group();
+        node.manifest("b.json", "{\n  \"kind\": \"EgressShard\",\n  oops\n}");
+        let file = node.path("shards").join("b.json");
+        daemon.tells("problem", &format!("{}:3: is not JSON", file.display()));
+        assert_eq!(group(), before);
+        // Reachability is followed all the same.
+        Node::unroute(0x10);
+        node.has_active(&[0x11], &daemon);
+        Node::route(0x10);
+        node.has_active(&[0x10, 0x11], &daemon);
+        node.manifest("b.json", shard(0x12));
+        node.has_active(&[0x10, 0x12], &daemon);
+        daemon.tells("problem-over", "b.json:3");
+        daemon.stop();
+    });
+}
+
+#[test]
+fn an_object_at_fault_is_named_and_costs_no_other_anything() {
+    on_node("object", |node| {
+        let mut bad = shard(0x11);
+        bad["status"]["nat64Prefix"] = "10.0.0.0/8".into();
+        node.manifest(
+            "a.json",
+            serde_json::json!({"kind": "List", "items": [shard(0x10), bad]}),
+        );
+        let daemon = node.ready(&[]);
+        node.has_active(&[0x10], &daemon);
+        let file = node.path("shards").join("a.json");
+        let said = daemon.tells("problem", "shard edge/s11: status.nat64Prefix");
+        assert!(
+            said.starts_with(&format!("{}:1: ", file.display())),
+            "{said}"
+        );
+        daemon.stop();
+    });
+}
+
+#[test]
+fn before_the_first_list_nothing_is_published_and_what_is_published_stays() {
+    on_node("unknown", |node| {
+        let shards = node.path("shards");
+        std::fs::remove_dir(&shards).expect("empty");
+        let daemon = node.start(&[]);
+        daemon.tells("problem", "cannot list it");
+        daemon.tells("problem", "no complete list of shards yet");
+        assert!(open_group().is_none());
+        std::fs::create_dir(&shards).expect("made");
+        node.manifest("a.json", shard(0x10));
+        node.has_active(&[0x10], &daemon);
+        daemon.says("ready");
+        node.attach();
+        let before = group();
+
+        // Listed before, and gone.
+        std::fs::rename(&shards, node.path("away")).expect("renamed");
+        daemon.tells("problem", "cannot list it");
+        daemon.signal(Signal::SIGHUP);
+        daemon.says("configuration");
+        assert_eq!(group(), before);
+        daemon.stop();
+
+        // Never listed by this process.
+        node.once(&[]).exits(5);
+        let daemon = node.start(&[]);
+        daemon.tells("problem", "no complete list of shards yet");
+        assert_eq!(group(), before);
+        assert_eq!(send(1), Some(0x10));
+        std::fs::rename(node.path("away"), &shards).expect("renamed");
+        daemon.says("ready");
+        assert_eq!(group(), before);
+        daemon.stop();
+    });
+}
+
+#[test]
+fn a_list_that_is_known_to_be_empty_empties_the_group_and_sends_nobody_elsewhere() {
+    on_node("empty", |node| {
+        node.manifest("a.json", shard(0x10));
+        let static_sid = format!("--shard-sids={}", sid(0x15));
+        let daemon = node.ready(&[&static_sid]);
+        node.attach();
+        assert_eq!(send(1), Some(0x10));
+        node.remove("a.json");
+        let empty = || group().members.is_empty();
+        assert!(within(PATIENCE, empty), "{}", daemon.log());
+        assert_eq!(send(1), None);
+        assert!(counter("group_empty") >= 1);
+        daemon.tells("problem", "nat66: no active shard, its packets are dropped");
+        node.manifest("b.json", shard(0x11));
+        node.has_active(&[0x11], &daemon);
+        assert_eq!(send(1), Some(0x11));
+        assert_eq!(Node::members(MemberState::Draining), BTreeSet::new());
+        daemon.stop();
+    });
+}
+
+#[test]
+fn ordered_mode_needs_no_list() {
+    on_node("ordered", |node| {
+        std::fs::remove_dir(node.path("shards")).expect("empty");
+        let flags = [
+            "--mode=ordered",
+            &format!("--shard-sids={},{}", sid(0x10), sid(0x11)),
+        ];
+        let daemon = node.ready(&flags);
+        let attached = node
+            .ran(
+                &["attach", "tap0", "--table=42", "--argument=0x2a5"],
+                &flags,
+            )
+            .exits(0);
+        assert!(attached.stdout.contains(&sid(0x10)), "{}", attached.stdout);
+        assert_eq!(send(1), Some(0x10));
+        Node::unroute(0x10);
+        assert!(
+            within(PATIENCE, || send(1) == Some(0x11)),
+            "{}",
+            daemon.log()
+        );
+        Node::route(0x10);
+        assert!(
+            within(PATIENCE, || send(1) == Some(0x10)),
+            "{}",
+            daemon.log()
+        );
+        daemon.stop();
+    });
+}
