@@ -212,6 +212,29 @@ fn a_dump_takes_what_waits_so_that_the_kernel_reports_again() {
 }
 
 #[test]
+fn what_others_write_to_the_socket_is_not_believed() {
+    isolated("control_netlink::others_write", || {
+        use nix::sys::socket::{getsockname, sendto, NetlinkAddr};
+        use std::os::fd::AsFd;
+        let _scene = scene();
+        let mut monitor = monitor();
+        let address = getsockname::<NetlinkAddr>(monitor.as_fd().as_raw_fd()).expect("an address");
+        // A default route, as the kernel reports one, and no message at all.
+        let forger = Flood::new("up0");
+        let mut message = forger.route(libc::RTM_NEWROUTE, 0);
+        message[17] = 0;
+        for message in [&message[..], b"something else"] {
+            let none = MsgFlags::empty();
+            sendto(forger.socket.as_raw_fd(), message, &address, none).expect("sent");
+            assert!(readable(&monitor, PATIENCE));
+            let news = drain(&mut monitor);
+            assert_eq!((news.triggers.as_slice(), news.lost), (&[][..], false));
+        }
+        assert_eq!(monitor.losses().total(), 0);
+    });
+}
+
+#[test]
 fn each_call_is_bounded() {
     isolated("control_netlink::budget", || {
         let _scene = scene();

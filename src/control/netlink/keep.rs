@@ -134,3 +134,50 @@ impl Unkept {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Values of linux/neighbour.h.
+    const REACHABLE: u16 = 0x02;
+    const FAILED: u16 = 0x20;
+    const PERMANENT: u16 = 0x80;
+
+    fn entry(state: u16, managed: bool, protocol: u8) -> NeighbourEntry {
+        NeighbourEntry {
+            ifindex: 2,
+            address: "fe80::2".parse().unwrap(),
+            mac: (state != FAILED).then_some([2, 0, 0, 0, 0, 2]),
+            state,
+            learned: false,
+            managed,
+            protocol,
+        }
+    }
+
+    #[test]
+    fn an_order_is_given_for_what_is_not_kept_and_well() {
+        const OURS: u8 = NEIGHBOUR_PROTOCOL;
+        assert_eq!(need(None), Need::Order);
+        for (entry, expected) in [
+            (entry(REACHABLE, true, OURS), Need::Kept),
+            // It is looked for again by each round.
+            (entry(FAILED, true, OURS), Need::Order),
+            // As all are where the kernel cannot keep them.
+            (entry(REACHABLE, false, OURS), Need::Order),
+            (entry(REACHABLE, false, 0), Need::Order),
+            (entry(FAILED, false, 0), Need::Order),
+            (entry(REACHABLE, true, 0), Need::None),
+            (entry(FAILED, true, 77), Need::None),
+            (entry(PERMANENT, false, OURS), Need::None),
+        ] {
+            assert_eq!(need(Some(&entry)), expected, "{entry:?}");
+        }
+        let learned = NeighbourEntry {
+            learned: true,
+            ..entry(REACHABLE, false, 0)
+        };
+        assert_eq!(need(Some(&learned)), Need::None);
+    }
+}

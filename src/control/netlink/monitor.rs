@@ -150,14 +150,16 @@ impl Monitor {
                     news.more = false;
                     break;
                 }
-                Received::Lost(loss) => {
-                    self.losses.count(loss);
-                    self.view.lose();
-                    news.lost = true;
-                }
+                Received::Lost(loss) => self.lost(loss, &mut news),
             }
         }
         Ok(news)
+    }
+
+    fn lost(&mut self, loss: Loss, news: &mut News) {
+        self.losses.count(loss);
+        self.view.lose();
+        news.lost = true;
     }
 
     /// Makes the view anew from what there is. What waits to be received is thrown away: it is
@@ -228,5 +230,38 @@ impl Monitor {
 impl AsFd for Monitor {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.subscription.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::machine::{Action, Timing};
+
+    #[test]
+    fn whatever_is_lost_costs_the_view_and_asks_for_another() {
+        // Anybody may listen; what links there are makes no difference.
+        let mut monitor = Monitor::open(&["up0".parse().unwrap()]).unwrap();
+        for (losses, loss) in (1..).zip([Loss::Overrun, Loss::Truncated, Loss::Malformed]) {
+            assert!(monitor.state().is_some());
+            let mut news = News::default();
+            monitor.lost(loss, &mut news);
+            assert_eq!(monitor.losses().total(), losses, "{loss:?}");
+            assert_eq!(monitor.state(), None, "{loss:?}");
+
+            let now = Duration::ZERO;
+            let mut machine = Machine::new(Timing::default(), now);
+            assert!(matches!(machine.poll(now), Action::Sweep(_)));
+            news.tell(&mut machine, now);
+            assert_eq!(machine.poll(now), Action::Dump, "{loss:?}");
+            monitor.dump().unwrap();
+            assert_eq!(monitor.resyncs(), losses);
+        }
+        let Losses {
+            overrun,
+            truncated,
+            malformed,
+        } = monitor.losses();
+        assert_eq!([overrun, truncated, malformed], [1, 1, 1]);
     }
 }
