@@ -11,7 +11,8 @@ use std::time::Duration;
 use guideway::control::kernel::Live;
 use guideway::control::machine::{Action, Machine, Timing, Trigger};
 use guideway::control::netlink::{Monitor, Resolver};
-use guideway::control::{apply, observe, reconcile, Deadline, Desired};
+use guideway::control::sweep::sweep;
+use guideway::control::{Deadline, Desired};
 use guideway::egress::Loader;
 use guideway::id::InterfaceName;
 use guideway::kernel::clock;
@@ -43,6 +44,8 @@ pub(crate) struct Setup {
     pub(crate) uplinks: Vec<InterfaceName>,
     pub(crate) timing: Timing,
     pub(crate) down_hold: Duration,
+    /// Room for pins of the instance.
+    pub(crate) pins: u32,
 }
 
 impl Loop {
@@ -154,26 +157,22 @@ impl State {
     fn sweep(&mut self) {
         let mut writer = Loader::new(&self.setup.dir).open().expect("the instance");
         let mut live = Live::new(&mut writer);
-        let listed = self.desired.shards.value();
-        let listed = listed.into_iter().flat_map(|list| &list.shards);
-        let mut sids: BTreeSet<BaseSid> = listed.filter_map(|shard| shard.sid).collect();
-        sids.extend(&self.desired.static_sids);
         let (resolver, monitor) = (&mut self.resolver, &mut self.monitor);
-        let observed = observe(&live, false, |observed| {
-            let members = observed.groups.iter().flat_map(|group| &group.members);
-            sids.extend(members.map(|member| member.sid));
+        let mut reach = |sids: &BTreeSet<BaseSid>, at| {
             // What happened before is found by what follows.
             let _ = monitor.watch(sids.iter().copied());
-            let found = resolver.resolve(&sids, observed.now).expect("ways");
+            let found = resolver.resolve(sids, at)?;
             assert_eq!(found.unkept, []);
-            found.reachability
-        });
-        let observed = observed.expect("all of it");
-        let plan = reconcile(&observed, &self.desired);
+            Ok(found.reachability)
+        };
         let limit = Deadline::at(now() + Duration::from_secs(20));
-        let applied = apply(&plan, &mut live, &limit);
+        let swept = sweep(&mut live, &self.desired, &mut reach, &limit).expect("all of it");
         let mut faults = self.faults.lock().expect("faults");
-        faults.extend(applied.failures().map(ToString::to_string));
+        faults.extend(swept.failures().map(ToString::to_string));
+        match &swept.invariants {
+            Some(invariants) if invariants.hold() => {}
+            other => faults.push(format!("{other:?}")),
+        }
         drop(faults);
         self.machine.swept(self.resolver.hold_until());
     }

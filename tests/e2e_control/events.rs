@@ -13,7 +13,7 @@ use crate::world::*;
 const LONG: Duration = Duration::from_secs(30);
 
 /// Connections through other shards than this one go on.
-fn undisturbed(connections: &mut [Connection], but: u32) {
+pub(crate) fn undisturbed(connections: &mut [Connection], but: u32) {
     let others = connections.iter_mut().filter(|one| one.shard != but);
     let mut count = 0;
     for connection in others {
@@ -26,7 +26,7 @@ fn undisturbed(connections: &mut [Connection], but: u32) {
 }
 
 /// New addresses go to exactly these shards.
-fn spread_over(world: &World, fresh: &Fresh, expected: &[u32]) {
+pub(crate) fn spread_over(world: &World, fresh: &Fresh, expected: &[u32]) {
     let answers = spread(&world.tenants, fresh, server(), 40);
     let expected = expected.iter().map(|&shard| Answer::By(shard)).collect();
     assert_eq!(distinct(&answers), expected);

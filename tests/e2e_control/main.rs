@@ -3,6 +3,7 @@
 //! and neighbours, shards that are the Linux kernel (seg6local, and NAT66 behind it), and a server.
 
 mod control;
+mod daemon;
 mod events;
 #[path = "../../examples/demo-egress/masquerade.rs"]
 mod masquerade;
@@ -14,6 +15,9 @@ mod namespace;
 mod net;
 #[path = "../common/netns.rs"]
 mod netns;
+mod process;
+#[path = "../common/tool.rs"]
+mod tool;
 mod traffic;
 mod transitions;
 mod world;

@@ -14,21 +14,21 @@ use crate::world::*;
 
 const LONG: Duration = Duration::from_secs(30);
 
-fn by(shards: &[u32]) -> BTreeSet<Answer> {
+pub(crate) fn by(shards: &[u32]) -> BTreeSet<Answer> {
     shards.iter().map(|&shard| Answer::By(shard)).collect()
 }
 
-fn is_group(target: &Target) -> bool {
+pub(crate) fn is_group(target: &Target) -> bool {
     matches!(target, Target::Group { .. })
 }
 
-fn leads_to(shard: u32) -> impl Fn(&Target) -> bool {
+pub(crate) fn leads_to(shard: u32) -> impl Fn(&Target) -> bool {
     move |target| matches!(target, Target::Shard { sid: found, .. } if *found == sid(shard))
 }
 
 /// All questions were answered.
 #[track_caller]
-fn answered(answers: &[(Instant, Answer)]) {
+pub(crate) fn answered(answers: &[(Instant, Answer)]) {
     let silent: Vec<_> = (answers.iter().enumerate())
         .filter(|(_, (_, answer))| *answer == Answer::Silence)
         .map(|(at, _)| at)

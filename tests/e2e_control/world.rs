@@ -26,6 +26,7 @@ use crate::control::{Loop, Order, Setup};
 use crate::namespace::Namespace;
 use crate::net::{self, Network};
 use crate::netns;
+use crate::process::Process;
 use crate::traffic::Server;
 
 pub(crate) const SHARDS: u32 = 3;
@@ -39,13 +40,14 @@ pub(crate) const ROUTE_LIMIT: Duration = Duration::from_secs(1);
 /// From the loss of a neighbour to a table without it, at the default hold.
 pub(crate) const NEIGHBOUR_LIMIT: Duration = Duration::from_secs(2);
 pub(crate) const DOWN_HOLD: Duration = Duration::from_secs(1);
+const PINS: u32 = 4096;
 
 pub(crate) struct World {
     pub(crate) node: Arc<Namespace>,
     pub(crate) tenants: Arc<Vec<Namespace>>,
     pub(crate) shards: Vec<net::Shard>,
     pub(crate) desired: Desired,
-    control: Option<Loop>,
+    control: Option<Control>,
     setup: Setup,
     egress: Egress,
     _server: Server,
@@ -113,6 +115,21 @@ fn desired() -> Desired {
     }
 }
 
+/// Who keeps the node in line.
+enum Control {
+    Loop(Loop),
+    Process(Process),
+}
+
+impl Control {
+    fn end(self) {
+        match self {
+            Self::Loop(control) => control.end(),
+            Self::Process(process) => process.end(),
+        }
+    }
+}
+
 /// Runs a test with a world whose loop looks again after `interval` by itself. Without a kernel that
 /// can do what it takes the test says so and passes.
 pub(crate) fn with_world(
@@ -120,16 +137,42 @@ pub(crate) fn with_world(
     interval: Duration,
     test: impl FnOnce(&mut World) + Send + 'static,
 ) {
+    let start = |node: &Arc<Namespace>, setup: &Setup, desired: &Desired| {
+        let setup = Setup {
+            timing: Timing {
+                interval,
+                ..Timing::default()
+            },
+            ..setup.clone()
+        };
+        Control::Loop(Loop::start(Arc::clone(node), setup, desired.clone()))
+    };
+    with(name, start, test);
+}
+
+/// The same with the tool, as it is by default.
+pub(crate) fn with_daemon(name: &str, test: impl FnOnce(&mut World) + Send + 'static) {
+    let start = |node: &Arc<Namespace>, setup: &Setup, desired: &Desired| {
+        Control::Process(Process::start(node, setup, desired))
+    };
+    with(name, start, test);
+}
+
+fn with(
+    name: &str,
+    start: impl FnOnce(&Arc<Namespace>, &Setup, &Desired) -> Control,
+    test: impl FnOnce(&mut World) + Send + 'static,
+) {
     if !netns::require_kernel(name) || !netns::require_seg6(name) {
         return;
     }
-    let mut world = World::build(interval).expect("a world");
+    let mut world = World::build(start).expect("a world");
     test(&mut world);
     world.control.take().expect("a loop").end();
 }
 
 impl World {
-    fn build(interval: Duration) -> io::Result<Self> {
+    fn build(start: impl FnOnce(&Arc<Namespace>, &Setup, &Desired) -> Control) -> io::Result<Self> {
         let sids: Vec<_> = (1..=SHARDS).map(sid).collect();
         let Network {
             tenants,
@@ -161,13 +204,11 @@ impl World {
             uplinks: (1..=SHARDS)
                 .map(|shard| format!("up{shard}").parse().expect("a name"))
                 .collect(),
-            timing: Timing {
-                interval,
-                ..Timing::default()
-            },
+            timing: Timing::default(),
             down_hold: DOWN_HOLD,
+            pins: PINS,
         };
-        let control = Loop::start(Arc::clone(&node), setup.clone(), desired.clone());
+        let control = start(&node, &setup, &desired);
         let world = Self {
             node,
             tenants: Arc::new(tenants),
@@ -178,24 +219,24 @@ impl World {
             egress,
             _server: listening,
         };
-        let all = world.within(PATIENCE, |world| world.active(Class::Nat66).len() == 3);
-        assert!(
-            all,
-            "not all shards are members: {:?}",
-            world.group(Class::Nat66)
-        );
+        world.until_active(&[1, 2, 3], Instant::now());
         Ok(world)
     }
 
     /// Changes what is wanted.
     pub(crate) fn want(&mut self, change: impl FnOnce(&mut Desired)) {
         change(&mut self.desired);
-        let desired = Box::new(self.desired.clone());
-        self.order(Order::Want(desired));
+        match &self.control {
+            Some(Control::Process(process)) => process.want(&self.setup, &self.desired),
+            _ => self.order(Order::Want(Box::new(self.desired.clone()))),
+        }
     }
 
     pub(crate) fn order(&self, order: Order) {
-        self.control.as_ref().expect("a loop").order(order);
+        match &self.control {
+            Some(Control::Loop(control)) => control.order(order),
+            _ => panic!("there is no loop"),
+        }
     }
 
     pub(crate) fn shard(&self, number: u32) -> &net::Shard {
@@ -249,11 +290,44 @@ impl World {
         assert!(found, "{:?}", self.targets(class));
     }
 
-    /// Ends the loop and begins another one.
+    /// Ends the loop, and begins another one; the tool, if it was killed.
     pub(crate) fn restart(&mut self) {
-        self.control.take().expect("a loop").end();
-        let node = Arc::clone(&self.node);
-        self.control = Some(Loop::start(node, self.setup.clone(), self.desired.clone()));
+        self.control = match self.control.take() {
+            Some(Control::Process(mut process)) => {
+                process.again(&self.node);
+                Some(Control::Process(process))
+            }
+            Some(Control::Loop(control)) => {
+                control.end();
+                let (node, setup) = (Arc::clone(&self.node), self.setup.clone());
+                Some(Control::Loop(Loop::start(
+                    node,
+                    setup,
+                    self.desired.clone(),
+                )))
+            }
+            None => None,
+        };
+    }
+
+    fn process(&mut self) -> &mut Process {
+        match &mut self.control {
+            Some(Control::Process(process)) => process,
+            _ => panic!("there is none"),
+        }
+    }
+
+    /// Ends the tool as a crash would.
+    pub(crate) fn kill(&mut self) {
+        self.process().kill();
+    }
+
+    /// Waits until the tool's log has these words.
+    #[track_caller]
+    pub(crate) fn until_said(&mut self, words: &str) {
+        let process = self.process();
+        let said = netns::within(PATIENCE, || process.log().contains(words));
+        assert!(said, "no {words:?}: {}", process.log());
     }
 
     pub(crate) fn within(&self, limit: Duration, mut is_true: impl FnMut(&Self) -> bool) -> bool {
@@ -264,14 +338,19 @@ impl World {
     #[track_caller]
     pub(crate) fn until_active(&self, expected: &[u32], begin: Instant) -> Duration {
         let found = self.within(PATIENCE, |world| world.active(Class::Nat66) == expected);
-        assert!(found, "{:?}, not {expected:?}", self.active(Class::Nat66));
+        let log = match &self.control {
+            Some(Control::Process(process)) => process.log(),
+            _ => String::new(),
+        };
+        let active = self.active(Class::Nat66);
+        assert!(found, "{active:?}, not {expected:?}\n{log}");
         begin.elapsed()
     }
 }
 
 /// Makes the instance with all tenants, as an attach path would do before there is any group.
 fn attach(dir: &StateDir, desired: &Desired) -> Egress {
-    let limits = Limits::default().with_pins(4096).expect("few pins");
+    let limits = Limits::default().with_pins(PINS).expect("few pins");
     let mut writer = Loader::new(dir).limits(limits).load().expect("an instance");
     for number in 0..TENANTS {
         let ifindex = netns::ifindex(&net::interface(number));

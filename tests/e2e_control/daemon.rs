@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! The same with the tool in place of a loop of the test's own.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use guideway::control::Mode;
+use guideway::group::Class;
+
+use crate::events::{spread_over, undisturbed};
+use crate::traffic::{connect, distinct, server, spread, Fresh, Stream};
+use crate::transitions::{answered, by, is_group, leads_to};
+use crate::world::*;
+
+#[test]
+fn the_daemon_follows_routes_and_neighbours() {
+    with_daemon("e2e_control::daemon_events", |world| {
+        let fresh = Fresh::default();
+        let mut connections = connect(&world.tenants, &fresh, 24);
+        let begin = Instant::now();
+        world.ip(&format!("route del {}", route(2)));
+        let took = world.until_active(&[1, 3], begin);
+        assert!(took <= ROUTE_LIMIT, "gone after {took:?}");
+        spread_over(world, &fresh, &[1, 3]);
+        undisturbed(&mut connections, 2);
+        let begin = Instant::now();
+        world.ip(&format!("route add {}", route(2)));
+        let took = world.until_active(&[1, 2, 3], begin);
+        assert!(took <= ROUTE_LIMIT, "back after {took:?}");
+        undisturbed(&mut connections, 2);
+
+        let begin = Instant::now();
+        world.shard(3).unplug().expect("unplugged");
+        let took = world.until_active(&[1, 2], begin);
+        assert!(
+            took >= DOWN_HOLD && took <= NEIGHBOUR_LIMIT,
+            "gone after {took:?}"
+        );
+        spread_over(world, &fresh, &[1, 2]);
+        undisturbed(&mut connections, 3);
+    });
+}
+
+#[test]
+fn the_daemon_changes_modes_and_classes_and_nobody_goes_without_an_answer() {
+    with_daemon("e2e_control::daemon_changes", |world| {
+        let fresh = Arc::new(Fresh::default());
+        let streams = [server(), OTHER].map(|to| Stream::start(&world.tenants, &fresh, to));
+        world.want(|desired| desired.classes = classes(&[Class::Nat66, nat64()]));
+        world.until_routes(nat64(), is_group);
+        assert!(world.within(PATIENCE, |world| world.active(nat64()) == [2, 3]));
+        assert_eq!(
+            distinct(&spread(&world.tenants, &fresh, OTHER, 40)),
+            by(&[2, 3])
+        );
+        world.want(|desired| desired.mode = Mode::Ordered);
+        for class in [Class::Nat66, nat64()] {
+            world.until_routes(class, leads_to(2));
+            assert!(world.within(PATIENCE, |world| world.group(class).is_none()));
+        }
+        assert_eq!(
+            distinct(&spread(&world.tenants, &fresh, OTHER, 20)),
+            by(&[2])
+        );
+        world.want(|desired| desired.mode = Mode::Hashed);
+        for class in [Class::Nat66, nat64()] {
+            world.until_routes(class, is_group);
+        }
+        world.want(|desired| desired.classes = classes(&[Class::Nat66]));
+        assert!(world.within(PATIENCE, |world| world.targets(nat64()).is_empty()));
+        assert_eq!(
+            distinct(&spread(&world.tenants, &fresh, server(), 40)),
+            by(&[1, 2, 3])
+        );
+        for stream in streams {
+            answered(&stream.stop());
+        }
+    });
+}
+
+#[test]
+fn nobody_notices_that_the_daemon_is_gone() {
+    with_daemon("e2e_control::daemon_gone", |world| {
+        let fresh = Arc::new(Fresh::default());
+        let mut connections = connect(&world.tenants, &fresh, 24);
+        let before = world.group(Class::Nat66);
+        let stream = Stream::start(&world.tenants, &fresh, server());
+        world.kill();
+        spread_over(world, &fresh, &[1, 2, 3]);
+        // What happens meanwhile is found by the next one.
+        world.ip(&format!("route del {}", route(1)));
+        world.ip(&format!("route add {}", route(1)));
+        world.restart();
+        world.until_said("ready");
+        assert_eq!(world.group(Class::Nat66), before, "nothing was published");
+        undisturbed(&mut connections, 0);
+        world.ip(&format!("route del {}", route(1)));
+        world.until_active(&[2, 3], Instant::now());
+        let answers = stream.stop();
+        assert!(
+            answers.len() >= 50,
+            "{} questions tell nothing",
+            answers.len()
+        );
+        undisturbed(&mut connections, 1);
+    });
+}
