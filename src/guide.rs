@@ -7,6 +7,9 @@ pub mod affinity {}
 #[doc = include_str!("docs/architecture.md")]
 pub mod architecture {}
 
+#[doc = include_str!("docs/control.md")]
+pub mod control {}
+
 #[doc = include_str!("docs/datapath.md")]
 pub mod datapath {}
 

@@ -6,6 +6,7 @@ mod tool;
 
 mod check;
 mod order;
+mod readme;
 mod values;
 
 use std::path::PathBuf;
