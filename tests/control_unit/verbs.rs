@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! egressd under the restrictions of its unit.
 
-use std::io::Write;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
 use nix::libc;
+use nix::sys::signal::Signal;
 
+use crate::daemon::{on_node, shard, Daemon, Node, PATIENCE};
 use crate::machine::{document, machine, Files};
 use crate::netns::isolated;
 use crate::restricted::Restrictions;
@@ -72,6 +76,60 @@ fn they_are_in_force() {
         let arguments = ["-t", "tmpfs", "none", "/mnt"];
         let killed = run(&restrictions, "/bin/mount", &arguments);
         assert_eq!(killed.status.signal(), Some(libc::SIGSYS), "{killed:?}");
+    });
+}
+
+#[test]
+fn the_daemon_keeps_its_node_in_line() {
+    const NAME: &str = "control_unit::the_daemon_keeps_its_node_in_line";
+    assert_current("egressd");
+    let Some(restrictions) = restrictions(NAME) else {
+        return;
+    };
+    on_node(NAME, move |node| {
+        let address = "127.0.0.1:19479";
+        let path = node.path("notify");
+        let manager = UnixDatagram::bind(&path).expect("a socket");
+        manager.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        node.manifest("a.json", shard(0x10));
+        let flag = format!("--metrics={address}");
+        let daemon = Daemon::start(node, &[&flag], |command| {
+            command.env("NOTIFY_SOCKET", &path);
+            restrictions.apply(command);
+        });
+        node.has_active(&[0x10], &daemon);
+        let mut message = [0; 256];
+        let count = manager.recv(&mut message).expect("a message in time");
+        let message = String::from_utf8_lossy(&message[..count]).into_owned();
+        assert!(
+            message.starts_with("READY=1\n"),
+            "{message}\n{}",
+            daemon.log()
+        );
+        // A change of each kind that it hears of: files, routes, a signal.
+        node.manifest("b.json", shard(0x11));
+        node.has_active(&[0x10, 0x11], &daemon);
+        Node::unroute(0x10);
+        node.has_active(&[0x11], &daemon);
+        daemon.signal(Signal::SIGHUP);
+        daemon.says("configuration");
+        let mut stream = TcpStream::connect(address).expect("a connection");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        stream
+            .write_all(b"GET /metrics HTTP/1.1\r\n\r\n")
+            .expect("taken");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
+        let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+        assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
+        let kind = "Content-Type: application/openmetrics-text; version=1.0.0; charset=utf-8";
+        assert!(head.lines().any(|line| line == kind), "{head}");
+        assert!(
+            body.contains("\nguideway_egress_class_served{class=\"nat66\"} 1\n"),
+            "{body}"
+        );
+        crate::strict::parse(body);
+        daemon.stop();
     });
 }
 

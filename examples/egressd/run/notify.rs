@@ -84,9 +84,11 @@ impl Notify {
         self.send(&format!("STATUS={}", one_line(status)));
     }
 
-    /// Says that it goes on.
+    /// Says that it goes on, if there is a watchdog.
     pub(crate) fn alive(&self) {
-        self.send("WATCHDOG=1");
+        if self.watchdog.is_some() {
+            self.send("WATCHDOG=1");
+        }
     }
 
     /// Says that the service ends.
@@ -137,7 +139,8 @@ mod tests {
         for (socket, text) in [(by_path, path_text), (by_name, &*named)] {
             let timeout = Some(Duration::from_secs(10));
             socket.set_read_timeout(timeout).expect("a timeout");
-            let notify = of(&[(SOCKET, text)]).expect("a service manager");
+            let watchdog = (WATCHDOG_TIME, "1000000");
+            let notify = of(&[(SOCKET, text), watchdog]).expect("a service manager");
             notify.status("waiting for a list\nREADY=1");
             assert_eq!(receive(&socket), "STATUS=waiting for a list READY=1");
             notify.ready("2 of 2 classes are served");
@@ -149,6 +152,11 @@ mod tests {
             assert_eq!(receive(&socket), "WATCHDOG=1");
             notify.stopping();
             assert_eq!(receive(&socket), "STOPPING=1");
+            // Who has no watchdog is not told that it goes on.
+            let notify = of(&[(SOCKET, text)]).expect("a service manager");
+            notify.alive();
+            notify.status("");
+            assert_eq!(receive(&socket), "STATUS=");
         }
         std::fs::remove_file(path).expect("a file");
     }
@@ -173,10 +181,10 @@ mod tests {
         let deaf = UnixDatagram::bind_addr(&address).expect("a socket");
         let notify = of(&[(SOCKET, &format!("@{name}"))]).expect("a service manager");
         for _ in 0..10_000 {
-            notify.alive();
+            notify.status("");
         }
         drop(deaf);
-        notify.alive();
+        notify.status("");
     }
 
     #[test]
