@@ -13,11 +13,12 @@ CARGO ?= cargo
 BENCH_ROWS := $(CURDIR)/target/bench-rows.jsonl
 TEST_LOG := target/test.log
 
-.PHONY: help demo demo-egress test long kernels compilers bench lint fmt clippy doc setup
+.PHONY: help demo demo-egress demo-control test long kernels compilers bench lint fmt clippy doc setup
 
 help:
-	@echo 'make demo     real QUIC connections through the load balancer, in network namespaces; then demo-egress (root)'
+	@echo 'make demo     real QUIC connections through the load balancer, in network namespaces; then the two below (root)'
 	@echo 'make demo-egress   TCP of tenants through SRv6 shards that are added, drained, lost and removed (root)'
+	@echo 'make demo-control  the same kept in line by a daemon that reads manifests, loses a shard and is killed (root)'
 	@echo 'make test     format, lints, documentation and every test (kernel tests need root)'
 	@echo 'make bench    the benchmarks; writes target/bench.json (root)'
 	@echo 'make long     the long forms of tests: floods of millions, ten minutes of races, whole simulations (root)'
@@ -30,13 +31,18 @@ setup:
 
 # A dev build: it starts a minute sooner than a release build, and the packet path is the kernel's.
 demo: setup
-	$(CARGO) build --example demo --example demo-egress
+	$(CARGO) build --example demo --example demo-egress --example demo-control --example egressd
 	@target/debug/examples/demo $(DEMO_ARGS)
 	@target/debug/examples/demo-egress $(DEMO_EGRESS_ARGS)
+	@target/debug/examples/demo-control $(DEMO_CONTROL_ARGS)
 
 demo-egress: setup
 	$(CARGO) build --example demo-egress
 	@target/debug/examples/demo-egress $(DEMO_EGRESS_ARGS)
+
+demo-control: setup
+	$(CARGO) build --example demo-control --example egressd
+	@target/debug/examples/demo-control $(DEMO_CONTROL_ARGS)
 
 test: setup lint doc
 	@mkdir -p target

@@ -25,12 +25,15 @@ fn demo() -> Command {
 
 /// What the egress demo says, and whether it is content; nothing where it cannot run.
 fn egress_demo(test: &str, arguments: &[&str]) -> Option<(String, bool)> {
+    of_egress(test, "demo-egress", arguments)
+}
+
+/// The same of another demo of egress.
+fn of_egress(test: &str, name: &str, arguments: &[&str]) -> Option<(String, bool)> {
     if !e2e::require_kernel(test) || !e2e::netns::require_seg6(test) {
         return None;
     }
-    let output = example("demo-egress", arguments)
-        .output()
-        .expect("the demo");
+    let output = example(name, arguments).output().expect("the demo");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     Some((text, output.status.success()))
 }
@@ -79,6 +82,33 @@ fn the_egress_demo_notices_connections_that_change_their_shard() {
     assert!(drained[2] > 0 && drained[1] == 0, "{text}");
     assert!(third[2] > 0, "{text}");
     assert!(text.contains("\nFAIL:\n"), "{text}");
+}
+
+#[test]
+fn the_control_demo_holds_what_it_claims() {
+    let test = "the_control_demo_holds_what_it_claims";
+    let Some((text, passed)) = of_egress(test, "demo-control", &["24"]) else {
+        return;
+    };
+    assert!(passed, "{text}");
+    for step in 1..=5 {
+        assert!(text.contains(&format!("[{step}/5]")), "{text}");
+    }
+    let [drained, lost, third, added] = [1, 2, 3, 4].map(|number| shard(&text, number));
+    // Two connections of each address; all that went by the lost shard broke, and no other.
+    assert_eq!(drained[1..], [0, 0, 0], "{text}");
+    assert_eq!(lost, [0, 0, 2 * lost[3], lost[3]], "{text}");
+    assert_eq!([&third[1..], &added[1..]], [[0, 0, 0]; 2], "{text}");
+    assert_eq!(
+        drained[0] + third[0] + added[0],
+        2 * (24 + 4 * 12),
+        "{text}"
+    );
+    assert!(drained[0] > 0 && lost[3] > 0, "{text}");
+    assert!(
+        text.contains("nothing had changed: it published nothing"),
+        "{text}"
+    );
 }
 
 #[test]

@@ -160,7 +160,7 @@ impl Node {
     pub(crate) fn flags(&self, more: &[&str]) -> Vec<String> {
         let name = |flag: &str| flag.split('=').next().unwrap_or_default().to_owned();
         let said = |flag: &&str| name(flag.strip_prefix("no:").unwrap_or(flag));
-        let said: Vec<_> = more.iter().map(|flag| said(flag)).collect();
+        let said: Vec<_> = more.iter().map(said).collect();
         let source = self.source();
         let own = FLAGS.iter().copied().chain([source.as_str()]);
         let own = own.filter(|flag| !said.contains(&name(flag)));
