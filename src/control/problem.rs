@@ -110,9 +110,8 @@ pub enum Problem {
         /// The class.
         class: Class,
     },
-    /// Routes of other writers, or rows without sense, name a group that is to go: it stays as long as
-    /// they do.
-    #[error("group {group} of {class} stays as long as {routes} routes name it that are not the loop's, the first is {first}")]
+    /// Routes of other writers name a group that is to go: it stays as long as they do.
+    #[error("group {group} of {class} stays as long as {routes} routes of other writers name it, the first is {first}")]
     HeldGroup {
         /// The group.
         group: GroupId,

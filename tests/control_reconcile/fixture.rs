@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use guideway::abi;
 use guideway::control::{
     Desired, Known, Mode, Observed, Policy, Reachability, SenselessRoute, Shard, ShardList,
     Unreached,
@@ -171,17 +172,27 @@ pub(crate) fn to_shard(table: u32, number: u16) -> Route {
     })
 }
 
-/// A row of a route that no writer of this library makes.
-pub(crate) fn senseless(key: &Key, origin: Origin, group: Option<GroupId>) -> SenselessRoute {
-    // The library makes such an error when it reads a row.
-    let row = guideway::abi::Route {
-        kind: 77,
-        ..Default::default()
+/// A row of a route that no writer of this library makes, and that packets read to name this group.
+pub(crate) fn senseless_row(origin: Origin, group: Option<GroupId>) -> abi::Route {
+    let kind = match group {
+        // Without an Argument.
+        Some(_) => abi::RouteKind::GW_ROUTE_GROUP.0 as u8,
+        None => 77,
     };
-    let error = Route::from_row(key, &row).expect_err("a row without sense");
+    abi::Route {
+        kind,
+        origin: origin.0,
+        group_id: group.map_or(0, |group| group.get().into()),
+        ..Default::default()
+    }
+}
+
+/// What is read of it.
+pub(crate) fn senseless(key: &Key, origin: Origin, group: Option<GroupId>) -> SenselessRoute {
+    let error = Route::from_row(key, &senseless_row(origin, group));
     SenselessRoute {
         origin,
         group,
-        error,
+        error: error.expect_err("a row without sense"),
     }
 }

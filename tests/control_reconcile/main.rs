@@ -8,6 +8,7 @@
 mod document;
 mod effect;
 mod eligibility;
+mod fake;
 mod fixture;
 mod gates;
 mod hashed;

@@ -290,24 +290,30 @@ fn other_writers_routes_keep_a_group() {
 }
 
 #[test]
-fn a_row_without_sense_that_names_a_group_keeps_it() {
-    let mut world = settled(observed([1]), &hashed(list([dual(0)])));
-    let nat66 = world.of(Class::Nat66).expect("a group").group;
-    let beside = Key::new(
-        TableId::new(1),
-        "2001:db8:7::/48".parse().expect("a prefix"),
-    );
-    let row = super::fixture::senseless(&beside, Origin(0), Some(nat66));
-    world.0.senseless.insert(beside, row);
-    let desired = ordered(&[5]);
-    world.settle(&desired);
-    assert_eq!(world.group(nat66).expect("the group").state, State::Closing);
-    world.0.senseless.clear();
-    world.settle(&desired);
-    assert_eq!(
-        world.group(nat66).expect("the group").state,
-        State::Disabled
-    );
+fn a_row_without_sense_that_names_a_group_keeps_it_if_it_is_another_writer_s() {
+    for origin in [0, 4] {
+        let mut world = settled(observed([1]), &hashed(list([dual(0)])));
+        let nat66 = world.of(Class::Nat66).expect("a group").group;
+        let prefix = "2001:db8:7::/48".parse().expect("a prefix");
+        let beside = Key::new(TableId::new(1), prefix);
+        let row = super::fixture::senseless(&beside, Origin(origin), Some(nat66));
+        world.0.senseless.insert(beside, row);
+        let desired = ordered(&[5]);
+        world.settle(&desired);
+        let state = world.group(nat66).expect("the group").state;
+        if origin == 0 {
+            assert_eq!(state, State::Disabled);
+            assert_eq!(world.0.routes[&beside].target, NOWHERE);
+            continue;
+        }
+        assert_eq!(state, State::Closing);
+        world.0.senseless.clear();
+        world.settle(&desired);
+        assert_eq!(
+            world.group(nat66).expect("the group").state,
+            State::Disabled
+        );
+    }
 }
 
 #[test]

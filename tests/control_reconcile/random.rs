@@ -35,7 +35,7 @@ const SHARDS: u16 = 10;
 
 /// One configuration.
 #[derive(Debug, Clone)]
-struct Wish {
+pub(crate) struct Wish {
     hashed: bool,
     knowledge: u8,
     prefixes: u8,
@@ -47,7 +47,7 @@ struct Wish {
     verdict: Option<(u16, bool)>,
 }
 
-fn wish() -> impl Strategy<Value = Wish> {
+pub(crate) fn wish() -> impl Strategy<Value = Wish> {
     let shards = prop::collection::vec(any::<u8>(), 0..=usize::from(SHARDS));
     let statics = prop::collection::vec(0..SHARDS + 2, 0..3);
     let verdict = prop::option::of((0..SHARDS, any::<bool>()));
@@ -80,7 +80,7 @@ impl Wish {
         shards.collect()
     }
 
-    fn desired(&self) -> Desired {
+    pub(crate) fn desired(&self) -> Desired {
         let known = list(self.shards());
         let prefixes = PREFIXES.iter().enumerate();
         let prefixes = prefixes.filter(|(bit, _)| self.prefixes >> bit & 1 != 0);
@@ -115,7 +115,7 @@ impl Wish {
 
 /// One change to what there is.
 #[derive(Debug, Clone)]
-enum Change {
+pub(crate) enum Change {
     /// Everything that a wish asks for.
     Settle(Wish),
     /// Of its steps those whose bit is set, and that wait for none that is not done.
@@ -131,7 +131,7 @@ enum Change {
     Restart,
 }
 
-fn change() -> impl Strategy<Value = Change> {
+pub(crate) fn change() -> impl Strategy<Value = Change> {
     let table = || 1..=TABLES;
     prop_oneof![
         4 => wish().prop_map(Change::Settle),
@@ -167,7 +167,7 @@ fn class(number: u32) -> Class {
 }
 
 impl Change {
-    fn make(&self, world: &mut World) {
+    pub(crate) fn make(&self, world: &mut World) {
         match self {
             Self::Settle(wish) => drop(world.settle(&wish.desired())),
             Self::Some(wish, done) => {
@@ -310,12 +310,12 @@ fn altered(group: Snapshot, what: u8, number: u32) -> Snapshot {
     group
 }
 
-fn start() -> World {
+pub(crate) fn start() -> World {
     World(observed([1, 2, 3]))
 }
 
 /// Runs `check` on random inputs, always the same ones.
-fn play<S: Strategy>(
+pub(crate) fn play<S: Strategy>(
     cases: u32,
     strategy: &S,
     check: impl Fn(S::Value) -> Result<(), TestCaseError>,
@@ -565,7 +565,7 @@ fn ends_in_line(world: &mut World, wish: &Wish) {
 #[test]
 fn three_sweeps_lead_from_anything_to_what_there_should_be() {
     let changes = prop::collection::vec(change(), 0..12);
-    play(1500, &(changes, wish()), |(changes, wish)| {
+    play(600, &(changes, wish()), |(changes, wish)| {
         let mut world = start();
         changes.iter().for_each(|change| change.make(&mut world));
         ends_in_line(&mut world, &wish);
@@ -607,7 +607,7 @@ fn the_order_of_what_is_read_does_not_matter() {
 #[test]
 fn at_no_step_does_a_prefix_lead_to_another_class() {
     let changes = prop::collection::vec(wish(), 1..6);
-    play(600, &(changes, wish()), |(before, wish)| {
+    play(250, &(changes, wish()), |(before, wish)| {
         // From what the loop itself makes.
         let mut world = start();
         for earlier in &before {
@@ -670,7 +670,7 @@ fn absurd(observed: &mut Observed, seeds: &[(u8, u32)]) {
 fn nothing_makes_it_fail() {
     let changes = prop::collection::vec(change(), 0..8);
     let seeds = prop::collection::vec(any::<(u8, u32)>(), 0..8);
-    play(800, &(changes, seeds, wish()), |(changes, seeds, wish)| {
+    play(300, &(changes, seeds, wish()), |(changes, seeds, wish)| {
         let mut world = start();
         changes.iter().for_each(|change| change.make(&mut world));
         absurd(&mut world.0, &seeds);

@@ -189,10 +189,16 @@ impl World {
                 }
             }
         }
-        let senseless = self.0.senseless.values();
-        let mut held = senseless.filter(|row| row.group == Some(group));
+        let rows = self.0.senseless.iter();
+        let mended = rows.filter(|(_, row)| row.group == Some(group) && row.origin == Origin(0));
+        for key in mended.map(|(key, _)| *key).collect::<Vec<_>>() {
+            self.0.senseless.remove(&key);
+            self.0.routes.insert(key, Route::new(NOWHERE));
+        }
+        let mut held = self.0.senseless.values();
+        let held = held.any(|row| row.group == Some(group));
         assert!(
-            !self.0.routes.values().any(names) && held.next().is_none(),
+            !self.0.routes.values().any(names) && !held,
             "{group} is named"
         );
         let context = self.0.contexts.entry(group).or_default().clone();

@@ -49,7 +49,7 @@ pub(super) struct Facts<'a> {
     pub(super) tenants: BTreeMap<TableId, TenantFacts>,
     /// Routes that name each group, of whatever writer and tenure.
     pub(super) named: BTreeMap<GroupId, Tally<Key>>,
-    /// Of these, those that nothing here can move: other writers', and rows without sense.
+    /// Of these, those that are other writers'.
     pub(super) held: BTreeMap<GroupId, Tally<Key>>,
     static_sids: BTreeSet<BaseSid>,
     prefixes: BTreeMap<Prefix, Class>,
@@ -89,7 +89,8 @@ impl<'a> Facts<'a> {
         for (key, row) in &observed.senseless {
             if let Some(group) = row.group {
                 facts.named.entry(group).or_default().count(*key);
-                if !facts.is_rewritten(key) {
+                // The loop's own are mended when the group is retired.
+                if row.origin != Origin::default() {
                     facts.held.entry(group).or_default().count(*key);
                 }
             }
