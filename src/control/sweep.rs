@@ -13,7 +13,8 @@ use super::observe::observe;
 use super::observed::{Observed, Reachability};
 use super::plan::{Plan, Step};
 use super::reconcile::reconcile;
-use crate::group::{GroupPlan, Snapshot};
+use crate::group::{Class, GroupId, GroupPlan, Snapshot};
+use crate::route::{Key, Prefix};
 use crate::srv6::BaseSid;
 
 /// What a round came to.
@@ -106,6 +107,16 @@ pub fn sweep(
     })
 }
 
+/// Whether each tenant has a route of its own for a class.
+fn is_everywhere(after: &Observed, class: Class) -> bool {
+    let prefix = Prefix::from(class);
+    let mut enabled = after.tenants.values().filter(|tenant| tenant.enabled);
+    enabled.all(|tenant| {
+        let key = Key::new(tenant.table, prefix);
+        after.routes.contains_key(&key) || after.senseless.contains_key(&key)
+    })
+}
+
 fn invariants_of(after: &Observed, desired: &Desired) -> Invariants {
     invariants(after, &desired.classes)
 }
@@ -156,17 +167,29 @@ impl Swept {
         for disabled in &applied.disabled {
             counters.proven(disabled.class);
         }
-        let Some(invariants) = &self.invariants else {
-            return;
-        };
-        for entry in desired.classes.iter() {
-            let routes = invariants.group_routes.get(&entry.class);
-            counters.scanned(entry.class, routes.copied().unwrap_or(0));
+        if let (Ok(after), Some(invariants)) = (&self.after, &self.invariants) {
+            for entry in desired.classes.iter() {
+                let counts = counters.classes.entry(entry.class).or_insert(false);
+                *counts |= is_everywhere(after, entry.class);
+            }
+            // One that is on its way out counts until nothing forwards for it.
+            let forwards = |class: &Class| {
+                let mut groups = after.groups.iter();
+                groups.any(|group| group.class == *class && group.forwards())
+            };
+            counters
+                .classes
+                .retain(|class, _| desired.classes.contains(*class) || forwards(class));
+            let classes: Vec<_> = counters.classes.keys().copied().collect();
+            for class in classes {
+                let routes = invariants.group_routes.get(&class);
+                counters.scanned(class, routes.copied().unwrap_or(0));
+            }
         }
     }
 
     /// Slots of a group's table that its publication moved, and how many there are.
-    fn moved(&self, group: crate::group::GroupId) -> (u32, u32) {
+    fn moved(&self, group: GroupId) -> (u32, u32) {
         let plans = self
             .plan
             .steps

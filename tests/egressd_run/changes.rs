@@ -118,6 +118,14 @@ fn a_hangup_reads_the_file_anew_and_refuses_what_makes_no_sense() {
             routes
         };
         assert!(within(PATIENCE, || routes() == 2), "{}", daemon.log());
+        let said = daemon.says("ineligible");
+        assert_eq!(
+            said,
+            format!(
+                "shard edge/s10 ({}) does not translate nat64:64:ff9b::/96",
+                sid(0x10)
+            )
+        );
         daemon.stop();
     });
 }

@@ -129,7 +129,7 @@ impl Control {
         let [told, heard, listed, done] = self.wait(until)?;
         let mut turn = Turn::Nothing;
         if done {
-            while let Some(done) = self.worker.done() {
+            while let Some(done) = self.worker.done()? {
                 turn = Turn::Swept(self.swept(done));
             }
         }
@@ -191,14 +191,7 @@ impl Control {
             down_hold: self.config.down_hold,
             expire: trigger == Trigger::Timer,
         };
-        match self.worker.order(order) {
-            true => Ok(()),
-            // It ends with this process alone; if it died, all that is certain is what the kernel has.
-            false => Err(Failure::new(
-                ErrorKind::Kernel,
-                "the thread that sweeps has died",
-            )),
-        }
+        Ok(self.worker.order(order)?)
     }
 
     /// Takes in what a sweep came to.
@@ -311,7 +304,7 @@ impl Control {
                 // Told a second time.
                 Ok([true, ..]) if matches!(self.signals.read_signal(), Ok(Some(_))) => return,
                 Ok([_, _, _, true]) => {
-                    while let Some(done) = self.worker.done() {
+                    while let Ok(Some(done)) = self.worker.done() {
                         let _ = self.swept(done);
                     }
                 }

@@ -12,10 +12,28 @@ use serde_json::json;
 /// Where lines go: standard output.
 pub(crate) struct Log {
     json: bool,
-    standing: BTreeMap<String, Standing>,
+    standing: BTreeMap<Wrong, Standing>,
 }
 
-/// Something that is wrong at present.
+/// Something that is not as it could be, and stays so for a while.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Wrong {
+    /// It should be otherwise.
+    Problem(String),
+    /// It may be meant.
+    Ineligible(String),
+}
+
+impl Wrong {
+    fn line(&self) -> (Level, &'static str, &'static str, &str) {
+        match self {
+            Self::Problem(text) => (Level::Warning, "problem", "problem-over", text),
+            Self::Ineligible(text) => (Level::Info, "ineligible", "ineligible-over", text),
+        }
+    }
+}
+
+/// Since when something is so.
 struct Standing {
     since: Duration,
     /// How often it was seen again.
@@ -81,37 +99,39 @@ impl Log {
 
     /// Takes in everything that is wrong now: says what is new, and what is over with how often it
     /// was seen.
-    pub(crate) fn standing(&mut self, now: Duration, wrong: impl IntoIterator<Item = String>) {
+    pub(crate) fn standing(&mut self, now: Duration, wrong: impl IntoIterator<Item = Wrong>) {
         let before = std::mem::take(&mut self.standing);
-        for text in wrong {
+        for wrong in wrong {
             // The same thing twice in one look is one thing.
-            if self.standing.contains_key(&text) {
+            if self.standing.contains_key(&wrong) {
                 continue;
             }
-            let standing = match before.get(&text) {
+            let standing = match before.get(&wrong) {
                 Some(standing) => Standing {
                     since: standing.since,
                     repeats: standing.repeats + 1,
                 },
                 None => {
-                    self.warning("problem", &text);
+                    let (level, event, _, text) = wrong.line();
+                    self.line(level, event, text, None);
                     Standing {
                         since: now,
                         repeats: 0,
                     }
                 }
             };
-            self.standing.insert(text, standing);
+            self.standing.insert(wrong, standing);
         }
-        for (text, standing) in before {
-            if !self.standing.contains_key(&text) {
+        for (wrong, standing) in before {
+            if !self.standing.contains_key(&wrong) {
+                let (_, _, event, text) = wrong.line();
                 let seconds = now.saturating_sub(standing.since).as_secs_f64();
                 let repeats = standing.repeats;
                 let message = format!(
                     "over after {seconds:.1} s, seen {} times: {text}",
                     repeats + 1
                 );
-                self.line(Level::Info, "problem-over", &message, Some(repeats));
+                self.line(Level::Info, event, &message, Some(repeats));
             }
         }
     }

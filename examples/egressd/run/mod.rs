@@ -46,7 +46,7 @@ pub(crate) fn run(arguments: &RunArgs, flags: &Flags, output: &Output) -> Result
     let log = Log::new(output.is_json());
     // Threads that start later leave the signals alone, too.
     let signals = signals()?;
-    start::preflight(&config)?;
+    start::preflight(&config, &log)?;
     let opened = start::open(&config)?;
     let how = if opened.made { "made" } else { "opened" };
     log.info("state", &format!("{how} {}", opened.dir.path().display()));

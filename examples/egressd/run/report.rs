@@ -3,12 +3,38 @@
 
 use guideway::control::sweep::Swept;
 use guideway::control::Outcome;
-use guideway::control::{Problem, Step};
+use guideway::control::{Desired, Mode, Pool, Problem, Step};
 
+use super::log::Wrong;
 use super::worker::Done;
 
 /// Everything that is wrong after a sweep. The same texts come again as long as it is.
-pub(crate) fn wrong(done: &Done, source: Option<String>) -> Vec<String> {
+pub(crate) fn wrong(done: &Done, source: Option<String>) -> Vec<Wrong> {
+    let problems = problems(done, source).into_iter().map(Wrong::Problem);
+    let ineligible = ineligible(&done.desired).into_iter();
+    problems.chain(ineligible.map(Wrong::Ineligible)).collect()
+}
+
+/// Shards that cannot translate for a class, though they could be members.
+fn ineligible(desired: &Desired) -> Vec<String> {
+    let Some(list) = desired
+        .shards
+        .value()
+        .filter(|_| desired.mode == Mode::Hashed)
+    else {
+        return Vec::new();
+    };
+    let pool = Pool::of(&list.shards);
+    let classes = desired.classes.iter().map(|entry| entry.class);
+    let texts = classes.flat_map(|class| {
+        let shards = pool.ineligible(class).collect::<Vec<_>>();
+        let text = move |(name, sid)| format!("shard {name} ({sid}) does not translate {class}");
+        shards.into_iter().map(text)
+    });
+    texts.collect()
+}
+
+fn problems(done: &Done, source: Option<String>) -> Vec<String> {
     let mut wrong: Vec<String> = source.iter().map(|why| format!("source: {why}")).collect();
     match &done.result {
         Err(failure) => wrong.push(format!("sweep failed: {failure}")),

@@ -113,9 +113,17 @@ pub(crate) fn monitor(config: &Config, log: &Log) -> Result<Monitor, Failure> {
 ///
 /// # Errors
 /// Everything that is missing, at once.
-pub(crate) fn preflight(config: &Config) -> Result<(), Failure> {
+pub(crate) fn preflight(config: &Config, log: &Log) -> Result<(), Failure> {
     let dir = StateDir::egress_at(&config.state_dir);
     let checks = guideway::egress::preflight(&dir);
+    for check in checks.iter().filter(|check| !check.needed) {
+        if let Some(why) = &check.missing {
+            log.info(
+                "preflight",
+                &format!("goes on without {}: {why}", check.name),
+            );
+        }
+    }
     let faults: Vec<_> = checks
         .iter()
         .filter_map(|check| {

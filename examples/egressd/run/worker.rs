@@ -5,11 +5,11 @@ use std::io::Write;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
 use std::sync::Arc;
 use std::time::Duration;
 
-use guideway::control::kernel::{Failure, KernelError, Live, Stage};
+use guideway::control::kernel::{Failure as SweepFailure, KernelError, Live, Stage};
 use guideway::control::machine::Trigger;
 use guideway::control::netlink::{Failures, Resolution, Resolver};
 use guideway::control::sweep::{sweep, Swept};
@@ -17,9 +17,12 @@ use guideway::control::Deadline;
 use guideway::control::Desired;
 use guideway::egress::pins::{Report, Tick};
 use guideway::egress::Loader;
+use guideway::error::ErrorKind;
 use guideway::id::InterfaceName;
 use guideway::kernel::clock;
 use guideway::kernel::statedir::StateDir;
+
+use crate::tool::Failure;
 
 /// How long a sweep may begin new steps.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -41,7 +44,7 @@ pub(crate) struct Done {
     pub(crate) trigger: Trigger,
     pub(crate) desired: Desired,
     pub(crate) took: Duration,
-    pub(crate) result: Result<Swept, Failure>,
+    pub(crate) result: Result<Swept, SweepFailure>,
     pub(crate) resolution: Option<Resolution>,
     /// How often shards were not reached, since the start.
     pub(crate) unreached: Failures,
@@ -49,6 +52,17 @@ pub(crate) struct Done {
     pub(crate) hold: Option<Duration>,
     /// What became of pins, where that was asked for.
     pub(crate) expired: Option<Result<Report, String>>,
+}
+
+/// The thread has died. What the kernel has goes on forwarding; a new start goes on from there.
+#[derive(Debug, thiserror::Error)]
+#[error("the thread that sweeps has died")]
+pub(crate) struct Gone;
+
+impl From<Gone> for Failure {
+    fn from(gone: Gone) -> Self {
+        Self::new(ErrorKind::Kernel, gone)
+    }
 }
 
 /// The thread, from the side of who gives it orders.
@@ -90,9 +104,12 @@ impl Worker {
         })
     }
 
-    /// Gives an order; its end makes [`fd`](Self::fd) readable. `false`: the thread is gone.
-    pub(crate) fn order(&self, order: Order) -> bool {
-        self.orders.send(order).is_ok()
+    /// Gives an order; its end makes [`fd`](Self::fd) readable.
+    ///
+    /// # Errors
+    /// The thread is gone.
+    pub(crate) fn order(&self, order: Order) -> Result<(), Gone> {
+        self.orders.send(order).map_err(|_| Gone)
     }
 
     /// Begins no further step from now on.
@@ -105,11 +122,18 @@ impl Worker {
     }
 
     /// What was done, if anything.
-    pub(crate) fn done(&mut self) -> Option<Done> {
+    ///
+    /// # Errors
+    /// The thread is gone.
+    pub(crate) fn done(&mut self) -> Result<Option<Done>, Gone> {
         let mut byte = [0];
         // Whether or not it could be read: the channel knows.
         let _ = std::io::Read::read(&mut self.wake, &mut byte);
-        self.done.try_recv().ok()
+        match self.done.try_recv() {
+            Ok(done) => Ok(Some(done)),
+            Err(TryRecvError::Empty) => Ok(None),
+            Err(TryRecvError::Disconnected) => Err(Gone),
+        }
     }
 }
 
@@ -145,9 +169,10 @@ impl State {
         start: Duration,
         resolution: &mut Option<Resolution>,
         expired: &mut Option<Result<Report, String>>,
-    ) -> Result<Swept, Failure> {
+    ) -> Result<Swept, SweepFailure> {
         let path = self.dir.path().display().to_string();
-        let failed = |stage, object: &str, cause: KernelError| Failure::new(stage, object, cause);
+        let failed =
+            |stage, object: &str, cause: KernelError| SweepFailure::new(stage, object, cause);
         let (uplinks, down_hold) = (&order.uplinks, order.down_hold);
         let resolver = match self.resolver.take() {
             Some((names, resolver)) if names == *uplinks => resolver,
