@@ -9,7 +9,7 @@ use guideway::control::{Known, Mode};
 use guideway::group::{Class, State};
 use guideway::route::Target;
 
-use crate::traffic::{connect, distinct, probe, server, spread, Answer, Fresh, Stream};
+use crate::traffic::{connect, distinct, probe, server, spread, Answer, Fresh, Stream, LIMIT};
 use crate::world::*;
 
 const LONG: Duration = Duration::from_secs(30);
@@ -197,5 +197,38 @@ fn who_drains_keeps_connections_and_gets_no_others() {
                 connection.shard
             );
         }
+    });
+}
+
+#[test]
+fn who_dies_while_it_drains_gives_up_its_addresses() {
+    with_world("e2e_control::drained_dead", LONG, |world| {
+        let fresh = Fresh::default();
+        let (tenant, from) = loop {
+            let (tenant, from) = fresh.next(TENANTS);
+            let answer = probe(&world.tenants[tenant as usize], from, server(), LIMIT);
+            if answer == Answer::By(2) {
+                break (tenant, from);
+            }
+        };
+        let again = |world: &World| {
+            let tenant = &world.tenants[tenant as usize];
+            probe(tenant, from, server(), Duration::from_millis(300))
+        };
+        world.want(|desired| {
+            let Known::Known(list) = &mut desired.shards else {
+                panic!("a list");
+            };
+            list.shards[1].drain = true;
+        });
+        world.until_active(&[1, 3], Instant::now());
+        assert_eq!(again(world), Answer::By(2), "its pin holds");
+        let begin = Instant::now();
+        world.ip(&format!("route del {}", route(2)));
+        let moved = |world: &World| by(&[1, 3]).contains(&again(world));
+        assert!(world.within(PATIENCE, moved), "{:?}", again(world));
+        // The question that was under way when it moved was waited for.
+        let limit = ROUTE_LIMIT + Duration::from_millis(300);
+        assert!(begin.elapsed() <= limit, "after {:?}", begin.elapsed());
     });
 }

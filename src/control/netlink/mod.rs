@@ -7,6 +7,13 @@
 //! [`AsFd`](std::os::fd::AsFd) to wait on together with the deadline of a
 //! [`Machine`](super::machine::Machine), and its work per call is bounded.
 //!
+//! Changes of policy rules are not heard of, nor those of nexthop objects where the host has switched
+//! the reports of their routes off (`net.ipv4.nexthop_compat_mode=0`): the next sweep finds them.
+//!
+//! The entries of next hops in the neighbour table are kept by the kernel on behalf of the resolver:
+//! `ip -6 neigh` shows them as `managed` and `proto 103` ([`NEIGHBOUR_PROTOCOL`]). One that somebody
+//! wrote down (`permanent`, `extern_learn`), or has kept himself, is used as it is.
+//!
 //! ```no_run
 //! use std::collections::BTreeSet;
 //! use std::os::fd::AsFd;
