@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::observed::Observed;
 use super::plan::Repair;
-use crate::group::{Class, Classes, GroupId, Snapshot};
+use crate::group::{Class, Classes, GroupId, Incarnation, Snapshot};
 use crate::route::{Key, Origin, Prefix, Route, TableId};
 use crate::tenant::Tenant;
 
@@ -102,11 +102,10 @@ pub fn invariants(observed: &Observed, classes: &Classes) -> Invariants {
         found.dead += u64::from(named.is_none());
         let class = classes.of_route(key.prefix.address(), key.prefix.bits());
         match named {
-            None => found.note(Repair::OldIncarnation, key),
+            None => found.note(fault_of(live.get(&group).copied(), incarnation), key),
             Some(live) if class.is_some_and(|class| class != live.class) => {
                 found.note(Repair::WrongClass, key);
             }
-            Some(_) if !tables.contains(&key.table) => found.note(Repair::Orphan, key),
             Some(_) => {}
         }
     }
@@ -129,6 +128,14 @@ pub fn invariants(observed: &Observed, classes: &Classes) -> Invariants {
         }
     }
     found
+}
+
+/// What is wrong with a route that names a group which forwards nothing in that tenure.
+fn fault_of(live: Option<&Snapshot>, named: Incarnation) -> Repair {
+    match live {
+        Some(live) if live.incarnation != named => Repair::OldIncarnation,
+        _ => Repair::Orphan,
+    }
 }
 
 /// The tables whose packets are looked at.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use super::kernel::{Failure, Kernel, Routes, Stage, Tenants};
 use super::observed::{Observed, Reachability};
+use crate::group::GroupId;
 
 /// Reads all of what there is. `reach` finds the ways to the shards that it is given in the groups and
 /// routes, and to whatever others it knows of; what it is given lacks only that. `with_pins` counts
@@ -25,13 +26,16 @@ pub fn observe(
     let (now, now_ns) = (kernel.now(), kernel.wall_ns());
     let groups = kernel.groups().map_err(ownership("groups"))?;
     let mut contexts = BTreeMap::new();
-    for group in &groups {
-        let context = kernel.context(group.group);
+    // Also of groups that were never opened: numbers of a publication that failed are not to be used
+    // again.
+    let limits = kernel.limits();
+    for group in (0..limits.groups().into()).filter_map(GroupId::new) {
+        let context = kernel.context(group);
         let context = context.map_err(|cause| {
-            let object = format!("counters of group {}", group.group);
+            let object = format!("counters of group {group}");
             Failure::new(Stage::Ownership, object, cause)
         })?;
-        contexts.insert(group.group, context);
+        contexts.insert(group, context);
     }
     let encap = kernel.encap().map_err(ownership("configuration"))?;
     let Routes {
@@ -50,7 +54,7 @@ pub fn observe(
     };
     let mut observed = Observed {
         encap,
-        limits: kernel.limits(),
+        limits,
         groups,
         contexts,
         routes,

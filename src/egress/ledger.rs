@@ -315,7 +315,22 @@ impl Ledger {
     }
 
     fn write(&self, egress: &Egress, key: Key, route: Route) -> Result<Before, RouteError> {
-        let row = write_row(egress, key, &route)?;
+        let row = match write_row(egress, key, &route) {
+            Ok(row) => row,
+            // Whether it was written nobody said.
+            Err(unwritten) => {
+                let Unwritten { error, before } = *unwritten;
+                let noted = None;
+                let undone = before.map(|row| Before {
+                    key,
+                    route,
+                    row,
+                    noted,
+                });
+                let undone = undone.map(|before| before.undo(egress));
+                return Err(RouteError::after_undoing(error, undone.into_iter()));
+            }
+        };
         let noted = self.written.borrow_mut().insert(key, Some(route));
         Ok(Before {
             key,
@@ -484,23 +499,47 @@ fn no_room(egress: &Egress, error: SysError) -> RouteError {
     }
 }
 
-/// Writes a route, and says what was there.
-fn write_row(egress: &Egress, key: Key, route: &Route) -> Result<Option<abi::Route>, RouteError> {
+/// A route that the kernel did not say it has written.
+struct Unwritten {
+    error: RouteError,
+    /// What was there, if the route may be written all the same.
+    before: Option<Option<abi::Route>>,
+}
+
+/// Writes a route, and says what was there; also where that failed, if it may be written all the
+/// same.
+fn write_row(
+    egress: &Egress,
+    key: Key,
+    route: &Route,
+) -> Result<Option<abi::Route>, Box<Unwritten>> {
     let (name, row) = (key.to_row(), route.to_row());
     let routes = &egress.maps.routes;
     loop {
         match routes.update(&name, &row, Update::Insert) {
             Ok(()) => return Ok(None),
             Err(error) if error.errno == libc::EEXIST => {}
-            Err(error) => return Err(no_room(egress, error)),
+            Err(error) => {
+                let full = error.errno == libc::ENOSPC;
+                let before = (!full).then_some(None);
+                let error = no_room(egress, error);
+                return Err(Box::new(Unwritten { error, before }));
+            }
         }
         // It exists, so the longest prefix is the route itself; unless it goes before it is
         // replaced.
-        let before = routes.longest(&name)?;
+        let before = routes.longest(&name);
+        let before = before.map_err(|error| Unwritten {
+            error: error.into(),
+            before: None,
+        })?;
         match routes.update(&name, &row, Update::Replace) {
             Ok(()) => return Ok(before),
             Err(error) if error.is_not_found() => {}
-            Err(error) => return Err(error.into()),
+            Err(error) => {
+                let (error, before) = (error.into(), Some(before));
+                return Err(Box::new(Unwritten { error, before }));
+            }
         }
     }
 }

@@ -229,7 +229,9 @@ fn write(
     };
     let done = changes.iter().zip(&report.done);
     let done = done.filter(|(_, done)| **done == Changed::Done);
-    let written: Vec<_> = done.map(|(change, _)| change.key()).collect();
+    let mut written: Vec<_> = done.map(|(change, _)| change.key()).collect();
+    // Of the one that failed nobody said whether it was written.
+    written.extend(changes.get(report.done.len()).map(RouteChange::key));
     let cause = match take_back(guard, &written) {
         Ok(()) => cause,
         Err(error) => KernelError::new(

@@ -3,6 +3,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::process::Process;
@@ -32,7 +33,19 @@ fn waited(
     let operation = Operation::Lock(mode);
     let (pid, alone) = (process.pid(), mode == Mode::Exclusive);
     let started = process.now();
-    let mut held = process.run(operation, |state| Ok(state.take(pid, alone)))?;
+    let mut held = None;
+    let taken = process.run(operation, |state| {
+        held = state.take(pid, alone);
+        Ok(())
+    });
+    if let Err(error) = taken {
+        // Who is told that it has no guard has none.
+        process.fake().with(|state| {
+            held.into_iter().for_each(|hold| state.give_back(hold));
+            state.give_up(pid);
+        });
+        return Err(error);
+    }
     while held.is_none() {
         if process.now().saturating_sub(started) >= patience {
             process.alive(|state| {
@@ -195,23 +208,33 @@ impl Exclusive for FakeExclusive<'_> {
 
 impl RouteWriters for FakeRoutes {
     fn shared(&self, patience: Duration) -> Result<Box<dyn Shared + '_>, KernelError> {
+        Ok(self.guard(patience)?)
+    }
+}
+
+impl FakeRoutes {
+    /// As [`RouteWriters::shared`], for tests that let something else happen while it is held.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn guard(&self, patience: Duration) -> Result<Box<dyn Shared + Send>, KernelError> {
         let (hold, _) = waited(&self.process, Mode::Shared, patience)?;
         Ok(Box::new(FakeShared {
-            process: &self.process,
+            process: self.process.clone(),
             hold,
             written: RefCell::default(),
         }))
     }
 }
 
-struct FakeShared<'p> {
-    process: &'p Process,
+struct FakeShared {
+    process: Arc<Process>,
     hold: Hold,
     /// What was written under the guard.
     written: RefCell<BTreeMap<Key, Route>>,
 }
 
-impl Drop for FakeShared<'_> {
+impl Drop for FakeShared {
     fn drop(&mut self) {
         self.process.fake().with(|state| state.give_back(self.hold));
     }
@@ -224,7 +247,7 @@ struct Done {
     before: Option<Route>,
 }
 
-impl FakeShared<'_> {
+impl FakeShared {
     /// Puts back what was there, unless it is somebody else's by now.
     fn undo(&self, done: Vec<Done>) -> Result<(), KernelError> {
         let mut first = Ok(());
@@ -245,7 +268,7 @@ impl FakeShared<'_> {
     }
 }
 
-impl Shared for FakeShared<'_> {
+impl Shared for FakeShared {
     fn ticket(&self, class: Class) -> Result<Ticket, KernelError> {
         self.process.run(Operation::Read(Part::Groups), |state| {
             Ok(match state.open(class) {
@@ -310,22 +333,21 @@ impl Shared for FakeShared<'_> {
         let led = led.collect::<Result<Vec<_>, KernelError>>()?;
         let mut done = Vec::with_capacity(led.len());
         for (key, route) in led {
-            let before = self.process.run(Operation::Write(key), |state| {
-                let before = state.world.routes.get(&key).copied();
-                state.write(key, route)?;
-                Ok(before)
+            let mut before = None;
+            let written = self.process.run(Operation::Write(key), |state| {
+                before = Some(state.world.routes.get(&key).copied());
+                Ok(state.write(key, route)?)
             });
-            match before {
-                Ok(before) => done.push(Done { key, route, before }),
-                Err(cause) => {
-                    return Err(match self.undo(done) {
-                        Ok(()) => cause,
-                        Err(error) => KernelError::new(
-                            ErrorKind::Partial,
-                            format!("{cause}; and it could not be undone: {error}"),
-                        ),
-                    })
-                }
+            // Also one of which nobody said whether it was written.
+            done.extend(before.map(|before| Done { key, route, before }));
+            if let Err(cause) = written {
+                return Err(match self.undo(done) {
+                    Ok(()) => cause,
+                    Err(error) => KernelError::new(
+                        ErrorKind::Partial,
+                        format!("{cause}; and it could not be undone: {error}"),
+                    ),
+                });
             }
             self.written.borrow_mut().insert(key, route);
         }

@@ -89,7 +89,7 @@ impl Fake {
     #[must_use]
     pub fn routes(&self) -> FakeRoutes {
         FakeRoutes {
-            process: Process::start(self),
+            process: Arc::new(Process::start(self)),
         }
     }
 
@@ -192,7 +192,7 @@ pub struct FakeKernel {
 /// A process that sets up tenants.
 #[derive(Debug)]
 pub struct FakeRoutes {
-    process: Process,
+    process: Arc<Process>,
 }
 
 macro_rules! faults {
@@ -200,7 +200,7 @@ macro_rules! faults {
         impl $type {
             /// Its number.
             #[must_use]
-            pub const fn pid(&self) -> Pid {
+            pub fn pid(&self) -> Pid {
                 self.process.pid()
             }
 

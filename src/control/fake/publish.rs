@@ -11,12 +11,17 @@ use crate::control::kernel::{Exclusive, Kernel, KernelError, Look, Operation, Pa
 use crate::control::observed::GroupContext;
 use crate::egress::{PublishError, Published, Step, Subject};
 use crate::encap::Encap;
+use crate::error::ErrorKind;
 use crate::group::{Change, GroupId, GroupPlan};
 
 impl Kernel for FakeKernel {
     fn context(&self, group: GroupId) -> Result<GroupContext, KernelError> {
         let pid = self.process.pid();
         self.process.run(Operation::Read(Part::Counters), |state| {
+            if group.get() >= state.world.limits.groups() {
+                let text = format!("there is no group {group}");
+                return Err(KernelError::new(ErrorKind::NotFound, text));
+            }
             let life = state.lives.get(&pid);
             let mark = life.and_then(|life| life.marks.get(&group).copied());
             Ok(GroupContext {

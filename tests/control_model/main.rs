@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! The loop beside those who write routes, in random order: writers stop at any step, or die; the
+//! loop's operations fail, or are its last; modes, classes, shards and ways change meanwhile.
+//!
+//! One interleaving is a round of the loop, before each operation of which writers may take steps.
+//! After every step of anybody no route may lead to what forwards nothing, or to another class's
+//! group, and no route of a configured class may be missing.
+//!
+//! `GW_LONG=1` runs ten times as many.
+
+mod walk;
+
+#[path = "../control_reconcile/fixture.rs"]
+#[allow(dead_code)] // this binary uses a part
+mod fixture;
+
+use walk::{Barrier, Walk};
+
+/// Two threads of so many each.
+const INTERLEAVINGS: u64 = 50_000;
+
+#[test]
+fn nothing_goes_wrong_in_any_order() {
+    let long = std::env::var_os("GW_LONG").is_some();
+    let rounds = if long {
+        10 * INTERLEAVINGS
+    } else {
+        INTERLEAVINGS
+    };
+    let seen = std::thread::scope(|scope| {
+        let walks =
+            [1, 2].map(|seed| scope.spawn(move || Walk::new(seed, Barrier::Kept).run(rounds)));
+        walks.map(|walk| walk.join().expect("no panic"))
+    });
+    for seen in seen {
+        let seen = seen.unwrap_or_else(|wrong| panic!("{wrong}"));
+        assert_eq!(seen.rounds, rounds);
+        // Everything happened often enough to mean something.
+        for (what, count) in seen.counts() {
+            assert!(count > rounds / 1000, "{what}: {count} of {rounds}");
+        }
+    }
+}
+
+/// Without the barrier a route to a disabled group is found soon.
+#[test]
+fn the_barrier_is_what_keeps_them_apart() {
+    let wrong = Walk::new(3, Barrier::Ignored).run(INTERLEAVINGS);
+    let wrong = wrong.expect_err("a writer that was stopped between ticket and write");
+    assert!(wrong.contains("forwards nothing"), "{wrong}");
+}
