@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::apply::{apply, Applied, Deadline};
+use super::apply::{apply, Applied, Deadline, Outcome};
 use super::desired::Desired;
 use super::invariants::{invariants, Invariants};
 use super::kernel::{Failure, Kernel, KernelError, Stage};
@@ -107,6 +107,14 @@ pub fn sweep(
     })
 }
 
+/// Whether a step is there to publish groups.
+const fn publishes(step: &Step) -> bool {
+    matches!(
+        step,
+        Step::PublishGroups(_) | Step::PublishLiveness(_) | Step::CloseGroups(_)
+    )
+}
+
 /// Whether each tenant has a route of its own for a class.
 fn is_everywhere(after: &Observed, class: Class) -> bool {
     let prefix = Prefix::from(class);
@@ -147,13 +155,22 @@ impl Swept {
             let moved = self.moved(published.group);
             counters.published(published.class, published.duration, moved);
         }
-        for failure in self.failures() {
-            if matches!(
-                failure.stage,
-                Stage::Refresh | Stage::Close | Stage::Disable
-            ) {
-                counters.publications.count(Publication::Failed);
+        let mut asked_for = false;
+        for (planned, report) in self.plan.steps.iter().zip(&applied.steps) {
+            asked_for |= publishes(&planned.step);
+            if publishes(&planned.step) {
+                let first = match &report.outcome {
+                    Outcome::Failed(failure) => Some(failure),
+                    _ => None,
+                };
+                let failed = first.into_iter().chain(&report.further);
+                for _ in failed.filter(|failure| !failure.cause.is_race()) {
+                    counters.publications.count(Publication::Failed);
+                }
             }
+        }
+        if !asked_for {
+            counters.publications.count(Publication::Unchanged);
         }
         for wait in &applied.waits {
             counters.waited(Side::Exclusive, *wait);
