@@ -13,13 +13,14 @@ CARGO ?= cargo
 BENCH_ROWS := $(CURDIR)/target/bench-rows.jsonl
 TEST_LOG := target/test.log
 
-.PHONY: help demo demo-egress demo-control test long kernels compilers bench lint fmt clippy doc setup
+.PHONY: help demo demo-egress demo-control test test-kube long kernels compilers bench lint fmt clippy doc setup
 
 help:
 	@echo 'make demo     real QUIC connections through the load balancer, in network namespaces; then the two below (root)'
 	@echo 'make demo-egress   TCP of tenants through SRv6 shards that are added, drained, lost and removed (root)'
 	@echo 'make demo-control  the same kept in line by a daemon that reads manifests, loses a shard and is killed (root)'
 	@echo 'make test     format, lints, documentation and every test (kernel tests need root)'
+	@echo 'make test-kube   the Kubernetes source against a real API server, which the first run builds (Debian 12; half an hour)'
 	@echo 'make bench    the benchmarks; writes target/bench.json (root)'
 	@echo 'make long     the long forms of tests: floods of millions, ten minutes of races, whole simulations (root)'
 	@echo 'make kernels  the kernel tests on Linux 6.1 and 6.12, emulated (root; Debian 12; half an hour)'
@@ -48,6 +49,7 @@ test: setup lint doc
 	@mkdir -p target
 	@status=0; \
 	$(CARGO) test --no-fail-fast 2>&1 | tee $(TEST_LOG) || status=$$?; \
+	$(CARGO) test --features kube --test control_kube 2>&1 | tee -a $(TEST_LOG) || status=$$?; \
 	[ $$status != 0 ] || $(MAKE) --no-print-directory compilers || status=$$?; \
 	.ci/summary.sh $(TEST_LOG) || status=$$?; \
 	exit $$status
@@ -56,6 +58,12 @@ test: setup lint doc
 LONG := affinity_model collector differential egress egress_pins flood group pcc placement sweep
 long: setup
 	GW_LONG=1 $(CARGO) test --release --no-fail-fast $(LONG:%=--test %) -- --include-ignored
+
+# An API server from Debian's sources: too heavy for every day, so not a part of `make test`. What was
+# built is kept below ~/.cache.
+test-kube: setup
+	@server=$$(tests/kube/build.sh); \
+	GUIDEWAY_KUBE_API=$$server $(CARGO) test --features kube --test kube -- --include-ignored --test-threads 2
 
 # Debian's kernels under qemu: too heavy for every day, so not a part of `make test`.
 kernels: setup
@@ -96,7 +104,9 @@ fmt: setup
 clippy: setup
 	@if $(CARGO) clippy --version >/dev/null 2>&1; then set -x; $(CARGO) clippy --all-targets -- -D warnings; \
 	$(CARGO) clippy --lib --no-default-features -- -D warnings; \
+	$(CARGO) clippy --lib --test control_kube --test kube --example egressd --features kube -- -D warnings; \
 	else .ci/setup.sh --left-out 'cargo clippy (clippy is not installed)'; fi
 
 doc: setup
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --no-deps
+	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --no-deps --lib --features kube

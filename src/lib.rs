@@ -30,6 +30,7 @@
 //! | feature | adds | default |
 //! |---|---|---|
 //! | `aes` | encrypted server IDs in user space: encoder, decoder, key check values (crate `aes`) | yes |
+//! | `kube` | `control::kube`: the list of egress shards from a Kubernetes API server. Brings an async runtime, TLS and about a hundred crates, and needs Rust 1.89 | no |
 //! | `schema` | `schemars::JsonSchema` on the documents; the schemas themselves are always there | no |
 //! | `static` | links libelf and zlib statically | no |
 //!

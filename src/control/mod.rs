@@ -20,6 +20,8 @@ mod install;
 mod invariants;
 pub mod kernel;
 mod known;
+#[cfg(feature = "kube")]
+pub mod kube;
 pub mod machine;
 pub mod manifest;
 pub mod metrics;

@@ -18,16 +18,22 @@ pub enum SourceErrorReason {
     Closed,
     /// There was no answer in time.
     Timeout,
+    /// The server is busy, and asks to be left alone for a while.
+    Throttled,
+    /// The server cannot be reached or fails.
+    Unavailable,
 }
 
 impl SourceErrorReason {
     /// All of them.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 7] = [
         Self::Parse,
         Self::Forbidden,
         Self::Gone,
         Self::Closed,
         Self::Timeout,
+        Self::Throttled,
+        Self::Unavailable,
     ];
 
     /// The name that outputs use.
@@ -39,6 +45,8 @@ impl SourceErrorReason {
             Self::Gone => "gone",
             Self::Closed => "closed",
             Self::Timeout => "timeout",
+            Self::Throttled => "throttled",
+            Self::Unavailable => "unavailable",
         }
     }
 
@@ -49,6 +57,8 @@ impl SourceErrorReason {
             Self::Gone => 2,
             Self::Closed => 3,
             Self::Timeout => 4,
+            Self::Throttled => 5,
+            Self::Unavailable => 6,
         }
     }
 }

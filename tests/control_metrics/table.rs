@@ -229,7 +229,15 @@ fn what_has_a_fixed_set_of_labels_is_there_from_the_start() {
             assert_eq!(value, expected, "{series}");
         }
     }
-    for reason in ["parse", "forbidden", "gone", "closed", "timeout"] {
+    for reason in [
+        "parse",
+        "forbidden",
+        "gone",
+        "closed",
+        "timeout",
+        "throttled",
+        "unavailable",
+    ] {
         let series = format!("{PREFIX}source_errors_total{{reason={reason:?},source=\"dir\"}}");
         assert_eq!(found.remove(&series), Some(0.0), "{series}");
     }

@@ -90,13 +90,25 @@ pub(crate) fn source(choice: &SourceChoice) -> Result<Box<dyn Source>, Failure> 
                 .map_err(|error| Failure::new(error.kind(), error).about(place))?;
             Ok(Box::new(source))
         }
-        SourceChoice::Kube(namespace) => {
-            let message = format!(
-                "shards of the namespace {namespace} cannot be read: this build has no feature \"kube\""
-            );
-            Err(Failure::new(ErrorKind::Usage, message))
-        }
+        SourceChoice::Kube(namespace) => kube(namespace),
     }
+}
+
+/// The shards of a namespace of the cluster that a kubeconfig or the pod's service account names.
+#[cfg(feature = "kube")]
+fn kube(namespace: &str) -> Result<Box<dyn Source>, Failure> {
+    use guideway::control::kube::{KubeSource, Settings};
+    let source = KubeSource::start(Settings::new(namespace))
+        .map_err(|error| Failure::new(error.kind(), error).about(format!("kube:{namespace}")))?;
+    Ok(Box::new(source))
+}
+
+#[cfg(not(feature = "kube"))]
+fn kube(namespace: &str) -> Result<Box<dyn Source>, Failure> {
+    let message = format!(
+        "shards of the namespace {namespace} cannot be read: this build has no feature \"kube\""
+    );
+    Err(Failure::new(ErrorKind::Usage, message))
 }
 
 /// Who hears of changes of the network.
