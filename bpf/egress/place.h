@@ -64,21 +64,17 @@ static __always_inline bool gw_has_ports(const struct gw_egress_run *run)
 }
 
 /*
- * Reads the ports; false: the packet ends before. Where a header without options or extensions ends they
- * are a load, as a helper takes as long as the rest of a flow label; nearly always they are in reach.
- * Each by itself: the verifier does not tell two halves of a word from what the helper wrote.
+ * Reads the ports; false: the packet ends before. Right behind an IPv6 header they are a load, as a helper
+ * takes as long as the rest of a flow label. One such place is enough: on Linux 6.1 the verifier tells
+ * the ways from each apart to the end. Each port by itself, which it does not tell from what a helper
+ * wrote.
  */
 static __always_inline bool gw_read_ports(struct __sk_buff *skb, __u32 at, __be16 to[2])
 {
 	const __u8 *data = (const __u8 *)(long)skb->data;
 
-	if (at == GW_ETH_BYTES + GW_IPV6_BYTES)
-		gw_advance(data, GW_ETH_BYTES + GW_IPV6_BYTES);
-	else if (at == GW_ETH_BYTES + GW_IPV4_BYTES)
-		gw_advance(data, GW_ETH_BYTES + GW_IPV4_BYTES);
-	else
-		return !bpf_skb_load_bytes(skb, at, to, 4);
-	if (data + 4 > (const __u8 *)(long)skb->data_end)
+	gw_advance(data, GW_ETH_BYTES + GW_IPV6_BYTES);
+	if (at != GW_ETH_BYTES + GW_IPV6_BYTES || data + 4 > (const __u8 *)(long)skb->data_end)
 		return !bpf_skb_load_bytes(skb, at, to, 4);
 	to[0] = gw_load16(data, 0);
 	to[1] = gw_load16(data, 2);
