@@ -103,6 +103,8 @@ pub(crate) enum Verb {
     Status,
     /// List pins, that is who is held to which shard, or remove some
     Pins(PinsArgs),
+    /// Show who is still held to shards that drain, and would move if those were removed now
+    DrainStatus(DrainArgs),
     /// Take the program off interfaces; programs of others stay
     Detach(DetachArgs),
     /// Show which shard carries a packet that no pin holds; asks nothing of this machine
@@ -281,6 +283,13 @@ fn slot(text: &str) -> Result<Slot, NumberError> {
 
 fn generation(text: &str) -> Result<Generation, NumberError> {
     Generation::new(text.parse()?).ok_or(NumberError::None("generation"))
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DrainArgs {
+    /// SIDs of shards, whether they drain or not [default: all that drain]
+    #[arg(value_name = "SID")]
+    pub(crate) shards: Vec<BaseSid>,
 }
 
 #[derive(Debug, Args)]

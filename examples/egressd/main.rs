@@ -8,6 +8,7 @@
 //! egressd trace tap0.pcap --interface tap0        what becomes of each frame
 //! egressd status                  what it does, and what is wrong
 //! egressd pins                    who is held to which shard
+//! egressd drain-status            who still needs a shard that drains
 //! egressd detach                  off the interfaces
 //! egressd run                     keep it in line with a list of shards and the network
 //! egressd attach tap0 ...         the program and routes for one more tenant's interface
@@ -23,6 +24,7 @@ mod args;
 mod attach;
 mod check;
 mod detach;
+mod drain;
 mod errors;
 mod explain;
 mod pins;
@@ -54,6 +56,7 @@ fn run(cli: &Cli, output: &Output) -> Result<Done, Failure> {
         Verb::Trace(arguments) => trace::run(arguments, &state, output),
         Verb::Status => status::run(&state, output),
         Verb::Pins(arguments) => pins::run(arguments, &state, output),
+        Verb::DrainStatus(arguments) => drain::run(arguments, &state, output),
         Verb::Detach(arguments) => detach::run(arguments, &state, output),
         Verb::Place(arguments) => place::run(arguments, output),
         Verb::Run(arguments) => run::run(arguments, &cli.flags(&arguments.flags), output),

@@ -9,6 +9,7 @@ use serde_json::json;
 
 use crate::daemon::*;
 use crate::netns::{ip, within};
+use crate::tool::Ran;
 
 #[test]
 fn groups_follow_manifests_and_pins_hold_while_a_shard_drains() {
@@ -26,7 +27,29 @@ fn groups_follow_manifests_and_pins_hold_while_a_shard_drains() {
         assert_eq!(send_from(1..65), before, "everybody stays where he was");
         assert_eq!(shards(&send_from(65..129)), BTreeSet::from([0x11]));
 
-        // Gone without a drain: its tenants move, and the others stay.
+        // Who is still held there, and how many that is.
+        let held = before.iter().filter(|home| **home == Some(0x10)).count();
+        let drain = Ran::with("egressd", &["-o", "json", "drain-status"])
+            .exits(0)
+            .object();
+        let [shard_left] = &drain["shards"].as_array().expect("a list")[..] else {
+            panic!("{drain}");
+        };
+        assert_eq!(shard_left["sid"], sid(0x10));
+        assert_eq!(
+            (&shard_left["pins"], &shard_left["tenants"]),
+            (&json!(held), &json!(1))
+        );
+        assert!(
+            shard_left["youngest_seconds"].as_u64().expect("a number") < 60,
+            "{drain}"
+        );
+        let other = Ran::with("egressd", &["drain-status", &sid(0x11)]).exits(0);
+        let words = format!("{} pins of 1 tenants", 128 - held);
+        assert!(other.stdout.contains(&words), "{}", other.stdout);
+        Ran::with("egressd", &["-o", "json", "drain-status", &sid(0x1f)]).fails(1, "not-found");
+
+        // Gone before they are: its tenants move, and the others stay.
         node.remove("a.json");
         let gone = || Node::members(MemberState::Draining).is_empty();
         assert!(within(PATIENCE, gone), "{}", daemon.log());
