@@ -20,8 +20,8 @@ type Found = BTreeMap<BaseSid, Result<NextHop, Unreached>>;
 /// use std::collections::BTreeMap;
 /// use std::time::Duration;
 /// use guideway::addr::MacAddr;
-/// use guideway::control::netlink::HoldDown;
-/// use guideway::control::observed::Unreached;
+/// use guideway::control::hold::HoldDown;
+/// use guideway::control::Unreached;
 /// use guideway::srv6::{Mtu, NextHop};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -31,7 +31,8 @@ type Found = BTreeMap<BaseSid, Result<NextHop, Unreached>>;
 /// let ms = Duration::from_millis;
 ///
 /// let mut hold = HoldDown::new(ms(1_000));
-/// hold.apply(BTreeMap::from([(sid, Ok(next_hop))]), ms(0));
+/// let found = hold.apply(BTreeMap::from([(sid, Ok(next_hop))]), ms(0));
+/// assert_eq!(found[&sid], Ok(next_hop));
 /// let lost = BTreeMap::from([(sid, Err(Unreached::NoNeighbour))]);
 /// assert_eq!(hold.apply(lost.clone(), ms(500))[&sid], Ok(next_hop));
 /// assert_eq!(hold.until(), Some(ms(1_500)));

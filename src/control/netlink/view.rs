@@ -89,7 +89,7 @@ impl View {
             .collect();
         let usable = |entry: &NeighbourEntry| Some((entry.key(), MacAddr::new(entry.usable()?)));
         let neighbours = (neighbours.iter())
-            .filter(|entry| uplinks.contains_key(&entry.ifindex))
+            .filter(|entry| uplinks.contains_key(&entry.ifindex) && is_one(entry.address))
             .filter_map(usable)
             .collect();
         self.state = Some(State {
@@ -152,6 +152,9 @@ impl View {
     }
 
     fn neighbour(&mut self, key: NeighbourKey, usable: Option<[u8; 6]>) -> bool {
+        if !is_one(key.1) {
+            return false;
+        }
         let Some(state) = &mut self.state else {
             return true;
         };
@@ -177,6 +180,12 @@ impl State {
         self.neighbours.retain(|&(ifindex, _), _| ifindex != index);
         self.uplinks.remove(&index).is_some()
     }
+}
+
+/// Whether an address is a neighbour's. The table has entries for multicast groups, too: they come
+/// and go with what the node itself sends.
+fn is_one(address: Ipv6Addr) -> bool {
+    !address.is_multicast()
 }
 
 /// The /64 of a SID.
@@ -389,6 +398,23 @@ mod tests {
         {
             assert_eq!(view.apply(&notice), expected, "{at}");
         }
+    }
+
+    #[test]
+    fn multicast_groups_are_no_neighbours() {
+        // NUD_NOARP of linux/neighbour.h.
+        let group = NeighbourEntry {
+            address: "ff02::1:ff00:2".parse().unwrap(),
+            ..entry(UPLINK, 0x40, 1)
+        };
+        assert!(group.usable().is_some());
+        let mut view = view();
+        view.fill(&[link(UPLINK, "up0")], &[group]);
+        assert_eq!(view.state().map(|state| state.neighbours.len()), Some(0));
+        assert_eq!(view.apply(&Notice::Neighbour(group)), None);
+        assert_eq!(view.apply(&Notice::NeighbourGone(group.key())), None);
+        view.lose();
+        assert_eq!(view.apply(&Notice::Neighbour(group)), None);
     }
 
     #[test]
