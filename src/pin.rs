@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::abi;
 use crate::group::GroupId;
-use crate::placement::Family;
+use crate::placement::{Family, FlowFields, HashKey, Ports, Scope};
 use crate::route::{RowError, TableId};
 
 /// Who is held: a tenant's address in a group that places by source, or one flow of it in a group that
@@ -116,6 +116,25 @@ impl Holder {
             }),
             ..holder
         })
+    }
+
+    /// What places packets of the holder that no pin holds, in a group of this scope; none between
+    /// families.
+    #[must_use]
+    pub fn hash(&self, scope: Scope) -> Option<u32> {
+        let Some(flow) = &self.flow else {
+            return Some(HashKey::source(scope, self.source).hash32());
+        };
+        let ports = Ports {
+            source: flow.source_port,
+            destination: flow.destination_port,
+        };
+        let fields = match (self.source, flow.destination) {
+            (IpAddr::V6(from), IpAddr::V6(to)) => FlowFields::ipv6(from, to, flow.protocol, ports),
+            (IpAddr::V4(from), IpAddr::V4(to)) => FlowFields::ipv4(from, to, flow.protocol, ports),
+            _ => return None,
+        };
+        Some(HashKey::flow(scope, &fields).hash32())
     }
 
     /// What a pin of this holder carries: whose it is, for who finds it while its memory is used

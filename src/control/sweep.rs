@@ -199,8 +199,11 @@ impl Swept {
                 .retain(|class, _| desired.classes.contains(*class) || forwards(class));
             let classes: Vec<_> = counters.classes.keys().copied().collect();
             for class in classes {
-                let routes = invariants.group_routes.get(&class);
-                counters.scanned(class, routes.copied().unwrap_or(0));
+                match invariants.group_routes.get(&class) {
+                    // Told of groups alone that were disabled with a proof, by whatever process.
+                    Some(0) => counters.proven(class),
+                    routes => counters.scanned(class, routes.copied().unwrap_or(0)),
+                }
             }
         }
     }

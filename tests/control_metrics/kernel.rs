@@ -242,6 +242,12 @@ fn hostile_rows_hide_nothing() {
     });
 }
 
+/// What this thread has had of a processor: other work on the machine does not count.
+fn processor_time() -> std::time::Duration {
+    let clock = nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID;
+    nix::time::clock_gettime(clock).expect("a clock").into()
+}
+
 /// As much as there is room for by default: groups, members, tenants and pins.
 #[test]
 fn a_full_instance_is_read_whole() {
@@ -319,14 +325,15 @@ fn a_full_instance_is_read_whole() {
             bytemuck::cast_slice(&pins),
         );
         let scraper = open();
-        let started = std::time::Instant::now();
+        let before = processor_time();
         let reading = Reading::of(&scraper, now).expect("readable");
         let text = guideway::control::metrics::render(
             &counters(Mode::Hashed),
             &reading,
             Default::default(),
         );
-        eprintln!("{} bytes in {:?}", text.len(), started.elapsed());
+        // For whoever asks: an optimised build on an idle machine is to stay below 50 ms.
+        println!("{} bytes in {:?}", text.len(), processor_time() - before);
         assert_eq!(reading.pins.by_source, u64::from(PINS));
         assert_eq!(reading.pins.unreadable, 0);
         let at_risk: u64 = reading.pins.at_risk.values().sum();

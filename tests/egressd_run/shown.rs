@@ -7,6 +7,7 @@ use std::os::unix::net::UnixDatagram;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
+use serde_json::json;
 
 use crate::daemon::*;
 use crate::netns::within;
@@ -167,11 +168,69 @@ fn probes_and_scrapes_are_answered_by_what_is_so() {
             "guideway_egress_resolution_failures_total{reason=\"no_route\"}",
             1.0,
         );
+        let unchanged = "guideway_egress_publications_total{result=\"unchanged\"}";
+        let (_, before) = get(address, "/metrics").expect("an answer");
         daemon.signal(Signal::SIGHUP);
         scraped("guideway_egress_sweeps_total{trigger=\"command\"}", 1.0);
+        let (_, after) = get(address, "/metrics").expect("an answer");
+        assert!(
+            series(&after, unchanged) > series(&before, unchanged),
+            "{after}"
+        );
         // What the next sweep finds: the tenant's route.
         scraped("guideway_egress_group_routes{class=\"nat66\"}", 1.0);
         assert_eq!(get(address, "/other").expect("an answer").0, 404);
+        daemon.stop();
+    });
+}
+
+/// Waits until a series is so.
+#[track_caller]
+fn scraped(address: &str, name: &str, wanted: Option<f64>) {
+    let last = || get(address, "/metrics").map(|(_, body)| series(&body, name));
+    let is_so = within(PATIENCE, || last() == Some(wanted));
+    assert!(is_so, "{name}: {:?}, not {wanted:?}", last());
+}
+
+#[test]
+fn a_class_and_the_mode_come_and_go_in_scrapes() {
+    on_node("scraped-classes", |node| {
+        node.manifest("a.json", shard(0x10));
+        let config = node.path("config.json");
+        let write = |mode: &str, prefixes: &[&str]| {
+            let text = json!({"mode": mode, "nat64_prefixes": prefixes, "shard_sids": [sid(0x11)]});
+            std::fs::write(&config, text.to_string()).expect("written");
+        };
+        let address = "127.0.0.1:19480";
+        write("hashed", &[]);
+        let (file, metrics) = (
+            format!("--config={}", config.display()),
+            format!("--metrics={address}"),
+        );
+        let daemon = node.ready(&["no:--mode", &file, &metrics]);
+        node.attach();
+        let nat64 = "guideway_egress_class_configured{class=\"nat64:64:ff9b::/96\"}";
+        let enabled = "guideway_egress_pool_enabled{class=\"nat64:64:ff9b::/96\"}";
+        scraped(address, nat64, None);
+        write("hashed", &["64:ff9b::/96"]);
+        daemon.signal(Signal::SIGHUP);
+        scraped(address, nat64, Some(1.0));
+        scraped(address, enabled, Some(1.0));
+        write("hashed", &[]);
+        daemon.signal(Signal::SIGHUP);
+        scraped(address, nat64, None);
+        scraped(address, enabled, None);
+        // Whoever goes back to an older version waits for this 0.
+        let routes = "guideway_egress_group_routes{class=\"nat66\"}";
+        scraped(address, routes, Some(1.0));
+        write("ordered", &[]);
+        daemon.signal(Signal::SIGHUP);
+        scraped(address, routes, Some(0.0));
+        scraped(address, "guideway_egress_mode{mode=\"ordered\"}", Some(1.0));
+        daemon.stop();
+        // The proof is the group's state, and outlives the process.
+        let daemon = node.ready(&["no:--mode", &file, &metrics]);
+        scraped(address, routes, Some(0.0));
         daemon.stop();
     });
 }
@@ -220,7 +279,7 @@ fn a_line_tells_a_change_and_none_that_nothing_changed() {
 
 #[test]
 fn a_class_that_is_added_counts_when_each_tenant_has_its_route_and_one_that_is_removed_no_more() {
-    on_node("classes", |node| {
+    on_node("scraped-classes", |node| {
         node.manifest("a.json", shard(0x10));
         let config = node.path("config.json");
         std::fs::write(&config, "{}").expect("written");

@@ -2,17 +2,16 @@
 //! What a change does to those whom pins hold.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
 use std::ops::ControlFlow;
 
 use serde::Serialize;
 
 use crate::egress::apply::Changes;
-use crate::egress::pins::{Holder, Pin, Rules, Standing, Tick};
+use crate::egress::pins::{Pin, Rules, Standing, Tick};
 use crate::egress::{Egress, InstanceError};
 use crate::egress_spec::Resolved;
 use crate::group::{GroupId, GroupPlan, HashMode, MemberState, Slot, Snapshot};
-use crate::placement::{FlowFields, HashKey, HashTable, Ports, Scope};
+use crate::placement::{HashTable, Scope};
 use crate::route::TableId;
 use crate::tenant::Tenant;
 
@@ -136,29 +135,9 @@ impl PinsAtRisk {
             return;
         }
         self.stay += 1;
-        let hash = hash_table.and_then(|table| hash(&pin.holder, table, after));
+        let group = after.hash_group;
+        let hash = hash_table.and_then(|table| pin.holder.hash(Scope { table, group }));
         let named = hash.and_then(|hash| after.place(hash));
         self.off_table += u64::from(named.is_some_and(|named| named.sid != member.sid));
     }
-}
-
-/// What places packets of a holder in a group.
-fn hash(holder: &Holder, table: HashTable, group: &Snapshot) -> Option<u32> {
-    let scope = Scope {
-        table,
-        group: group.hash_group,
-    };
-    let Some(flow) = &holder.flow else {
-        return Some(HashKey::source(scope, holder.source).hash32());
-    };
-    let ports = Ports {
-        source: flow.source_port,
-        destination: flow.destination_port,
-    };
-    let fields = match (holder.source, flow.destination) {
-        (IpAddr::V6(from), IpAddr::V6(to)) => FlowFields::ipv6(from, to, flow.protocol, ports),
-        (IpAddr::V4(from), IpAddr::V4(to)) => FlowFields::ipv4(from, to, flow.protocol, ports),
-        _ => return None,
-    };
-    Some(HashKey::flow(scope, &fields).hash32())
 }

@@ -87,12 +87,19 @@ impl Pins {
     /// The kernel refuses.
     pub fn usage(&self) -> Result<BTreeMap<TableId, Use>, SysError> {
         let mut usage = BTreeMap::new();
-        self.usage.for_each(|table, row| {
-            let abi::PinUse { pins, refused } = *row;
-            usage.insert(TableId::new(*table), Use { pins, refused });
-            ControlFlow::Continue(())
+        self.for_each_use(|table, counted| {
+            usage.insert(table, counted);
         })?;
         Ok(usage)
+    }
+
+    /// The same, one tenant after the other, in no order.
+    pub(super) fn for_each_use(&self, mut each: impl FnMut(TableId, Use)) -> Result<(), SysError> {
+        self.usage.for_each(|table, row| {
+            let abi::PinUse { pins, refused } = *row;
+            each(TableId::new(*table), Use { pins, refused });
+            ControlFlow::Continue(())
+        })
     }
 
     /// How many pins of addresses there is room for, and of flows.
