@@ -91,7 +91,8 @@ impl Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
-    /// Show what applying a specification would change, and whom it would move; changes nothing
+    /// Show what applying a specification, or a sweep of run, would change, and whom it would move;
+    /// changes nothing
     Plan(PlanArgs),
     /// Make a specification what packets see: publish groups, write routes, attach
     Apply(ApplyArgs),
@@ -123,7 +124,13 @@ pub(crate) enum Verb {
 #[derive(Debug, Args)]
 pub(crate) struct PlanArgs {
     /// The specification; - is standard input
-    pub(crate) spec: PathBuf,
+    #[arg(required_unless_present = "control")]
+    pub(crate) spec: Option<PathBuf>,
+    /// What a sweep of run would do that is told the same
+    #[arg(long = "loop", conflicts_with = "spec")]
+    pub(crate) control: bool,
+    #[command(flatten)]
+    pub(crate) flags: Flags,
 }
 
 #[derive(Debug, Args)]
@@ -388,7 +395,7 @@ pub(crate) struct CheckArgs {
 #[derive(Debug, Args)]
 pub(crate) struct SchemaArgs {
     /// Name of the document
-    #[arg(value_parser = PossibleValuesParser::new(schema::NAMES.iter().chain(&["error"])))]
+    #[arg(value_parser = PossibleValuesParser::new(schema::NAMES.iter().chain(&["control-plan", "error"])))]
     pub(crate) name: String,
 }
 

@@ -50,7 +50,7 @@ fn main() -> ExitCode {
 fn run(cli: &Cli, output: &Output) -> Result<Done, Failure> {
     let state = cli.state();
     match &cli.verb {
-        Verb::Plan(arguments) => plan::run(arguments, &state, output),
+        Verb::Plan(arguments) => plan::run(arguments, &cli.flags(&arguments.flags), &state, output),
         Verb::Apply(arguments) => apply::run(arguments, &state, output),
         Verb::Explain(arguments) => explain::run(arguments, &state, output),
         Verb::Trace(arguments) => trace::run(arguments, &state, output),

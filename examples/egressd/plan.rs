@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! `plan`: what a specification would change.
+//! `plan`: what a specification, or a sweep of the loop, would change.
 
 use std::path::Path;
 
+use guideway::control::{ClassDocument, ControlDocument, Knowledge, Mode, ShareDocument};
 use guideway::egress::document::{
     plan, ClassPlan, Error, InterfaceChange, InterfaceName, MemberChange, PlanDocument, PlanResult,
     TenantPlan,
@@ -12,6 +13,7 @@ use guideway::group::{Change, HashMode, MemberState};
 use guideway::kernel::statedir::StateDir;
 
 use crate::args::PlanArgs;
+use crate::run::{self, config::Flags};
 use crate::tool::text::{bar, checks, or_dash, percent, Table};
 use crate::tool::{input, Done, Failure, Output};
 
@@ -20,12 +22,22 @@ const ROUTES_SHOWN: usize = 12;
 
 pub(crate) fn run(
     arguments: &PlanArgs,
+    flags: &Flags,
     state: &StateDir,
     output: &Output,
 ) -> Result<Done, Failure> {
-    let spec = read(&arguments.spec)?;
+    let Some(path) = &arguments.spec else {
+        output.result(&run::plan::plan(flags)?, control_text)?;
+        return Ok(Done::Well);
+    };
+    if !arguments.flags.is_empty() {
+        return Err(Failure::usage(
+            "what run is told goes with --loop, not with a specification",
+        ));
+    }
+    let spec = read(path)?;
     let plan = plan(state, &spec).map_err(|error| match error {
-        Error::Faults(faults) => Failure::invalid(input::name(&arguments.spec), &faults),
+        Error::Faults(faults) => Failure::invalid(input::name(path), &faults),
         error => Failure::from(error).about(state.path().display()),
     })?;
     output.result(&plan, text)?;
@@ -105,6 +117,100 @@ fn text(plan: &PlanDocument) -> String {
     checks(&mut text, "interfaces", advice);
     warnings_text(&plan.warnings, &mut text);
     text
+}
+
+/// A plan of the loop: the steps, what is wrong and what comes of it, before the rest.
+fn control_text(document: &ControlDocument) -> String {
+    let control = &document.control;
+    let mut text = format!(
+        "{} mode, shards {}\n",
+        match control.mode {
+            Mode::Ordered => "ordered",
+            Mode::Hashed => "hashed",
+        },
+        match control.shards {
+            Knowledge::Unknown => "unknown",
+            Knowledge::Known => "known",
+            Knowledge::Stale => "listed before, and nothing heard since",
+        },
+    );
+    if !control.steps.is_empty() {
+        text.push_str("\nsteps\n");
+        let mut table = Table::new(2, &["", "", "why", "after"], &[0]);
+        for (number, step) in control.steps.iter().enumerate() {
+            let after: Vec<_> = step.after.iter().map(ToString::to_string).collect();
+            table.row([&number, &step.step, &step.why, &after.join(", ")]);
+        }
+        table.write(&mut text);
+    }
+    for class in &control.classes {
+        control_class_text(class, &mut text);
+    }
+    text.push_str(&format!(
+        "\n{} tenants move; publications take {} beside what they replace\n",
+        control.tenants_moved,
+        mebibytes(control.publishing_bytes),
+    ));
+    for (repair, routes) in &control.repairs {
+        text.push_str(&format!("repairs {routes} routes: {repair}\n"));
+    }
+    let problems = control.problems.iter().map(|problem| {
+        let kind = problem.kind.to_owned();
+        ("warning", kind, "", problem.message.clone(), None)
+    });
+    checks(&mut text, "problems", problems);
+    text.push('\n');
+    text.push_str(&self::text(&document.plan));
+    text
+}
+
+fn control_class_text(class: &ClassDocument, text: &mut String) {
+    let members = &class.members;
+    text.push_str(&format!(
+        "\n{}{}: {}; {} active, {} draining, {} unreachable, {} ineligible\n",
+        class.class,
+        if class.configured {
+            ""
+        } else {
+            " (configured no more)"
+        },
+        if class.served { "served" } else { "NOT SERVED" },
+        members.active,
+        members.draining,
+        members.unreachable,
+        members.ineligible,
+    ));
+    if class.routes_moved > 0 {
+        let moved = &class.addresses_moved;
+        let part = moved.part as f64 / moved.whole.max(1) as f64;
+        text.push_str(&format!(
+            "  {} routes move; of the addresses behind them {} get to another shard\n",
+            class.routes_moved,
+            percent(part),
+        ));
+    }
+    let alone = |one: &ShareDocument| one.share.routes_before + one.share.routes_after > 0;
+    if class.shares.iter().any(alone) {
+        let headings = ["shard", "routes", "then"];
+        let mut table = Table::new(2, &headings, &[1, 2]);
+        for one in &class.shares {
+            let share = &one.share;
+            table.row([&one.sid, &share.routes_before, &share.routes_after]);
+        }
+        table.write(text);
+    }
+    if let Some(pins) = class.pins.filter(|pins| pins.live > 0) {
+        let (live, risk) = (pins.live, pins.at_risk());
+        text.push_str(&format!(
+            "  {risk} of {live} sessions with a pin are at risk\n"
+        ));
+    }
+    for shard in &class.ineligible {
+        text.push_str(&format!(
+            "  {} ({}) does not translate it\n",
+            shard.name, shard.sid
+        ));
+    }
 }
 
 /// Bytes for people.

@@ -2,7 +2,7 @@
 //! `schema`: the JSON Schema of a document.
 
 use guideway::egress::schema;
-use guideway::quiclb;
+use guideway::{control, quiclb};
 
 use crate::args::SchemaArgs;
 use crate::tool::{Done, Failure, Output};
@@ -11,6 +11,7 @@ pub(crate) fn run(arguments: &SchemaArgs, output: &Output) -> Result<Done, Failu
     let schema = match arguments.name.as_str() {
         // All tools end alike.
         "error" => Some(quiclb::schema::ERROR),
+        "control-plan" => Some(control::schema::PLAN),
         name => schema::named(name),
     };
     let missing = || Failure::usage(format!("there is no schema {}", arguments.name));

@@ -48,7 +48,7 @@ pub use eligible::Pool;
 pub use install::{install, Install, InstallError, InstallPolicy, Installed, Placed, Why};
 pub use invariants::{invariants, Broken, Invariants};
 pub use known::Known;
-pub use observe::observe;
+pub use observe::{observe, observe_only};
 pub use observed::{GroupContext, Observed, Reachability, SenselessRoute, Unreached};
 pub use plan::{MoveReason, Plan, PlannedStep, Repair, RouteEnd, RouteMove, Step};
 pub use problem::Problem;

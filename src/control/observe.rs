@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use super::kernel::{Failure, Kernel, Routes, Stage, Tenants};
-use super::observed::{Observed, Reachability};
+use super::kernel::{Failure, Kernel, Look, Routes, Stage, Tenants};
+use super::observed::{GroupContext, Observed, Reachability};
 use crate::group::GroupId;
 
 /// Reads all of what there is. `reach` finds the ways to the shards that it is given in the groups and
@@ -19,24 +19,48 @@ pub fn observe(
     with_pins: bool,
     reach: impl FnOnce(&Observed) -> Reachability,
 ) -> Result<Observed, Failure> {
+    // Also of groups that were never opened: numbers of a publication that failed are not to be used
+    // again.
+    let contexts = || {
+        let groups = (0..kernel.limits().groups().into()).filter_map(GroupId::new);
+        let contexts = groups.map(|group| {
+            let context = kernel.context(group).map_err(|cause| {
+                let object = format!("counters of group {group}");
+                Failure::new(Stage::Ownership, object, cause)
+            });
+            Ok((group, context?))
+        });
+        contexts.collect()
+    };
+    read(kernel, with_pins, contexts, reach)
+}
+
+/// The same for who publishes nothing: plans that are made of it tell what would be done, and cannot
+/// be published.
+///
+/// # Errors
+/// As [`observe`].
+pub fn observe_only(
+    node: &(impl Look + ?Sized),
+    with_pins: bool,
+    reach: impl FnOnce(&Observed) -> Reachability,
+) -> Result<Observed, Failure> {
+    read(node, with_pins, || Ok(BTreeMap::new()), reach)
+}
+
+fn read(
+    kernel: &(impl Look + ?Sized),
+    with_pins: bool,
+    contexts: impl FnOnce() -> Result<BTreeMap<GroupId, GroupContext>, Failure>,
+    reach: impl FnOnce(&Observed) -> Reachability,
+) -> Result<Observed, Failure> {
     let failed = |stage, object| move |cause| Failure::new(stage, object, cause);
     let ownership = |object| failed(Stage::Ownership, object);
     let census = |object| failed(Stage::Census, object);
 
     let (now, now_ns) = (kernel.now(), kernel.wall_ns());
     let groups = kernel.groups().map_err(ownership("groups"))?;
-    let mut contexts = BTreeMap::new();
-    // Also of groups that were never opened: numbers of a publication that failed are not to be used
-    // again.
-    let limits = kernel.limits();
-    for group in (0..limits.groups().into()).filter_map(GroupId::new) {
-        let context = kernel.context(group);
-        let context = context.map_err(|cause| {
-            let object = format!("counters of group {group}");
-            Failure::new(Stage::Ownership, object, cause)
-        })?;
-        contexts.insert(group, context);
-    }
+    let contexts = contexts()?;
     let encap = kernel.encap().map_err(ownership("configuration"))?;
     let Routes {
         by_key: routes,
@@ -54,7 +78,7 @@ pub fn observe(
     };
     let mut observed = Observed {
         encap,
-        limits,
+        limits: kernel.limits(),
         groups,
         contexts,
         routes,

@@ -43,6 +43,27 @@ pub struct Observed {
     pub now_ns: u64,
 }
 
+impl Observed {
+    /// What there is before anything is published or written, with room for that much.
+    #[must_use]
+    pub fn nothing(limits: Limits, reach: Reachability, now: Duration, now_ns: u64) -> Self {
+        Self {
+            encap: None,
+            limits,
+            groups: Vec::new(),
+            contexts: BTreeMap::new(),
+            routes: BTreeMap::new(),
+            senseless: BTreeMap::new(),
+            unreadable: Vec::new(),
+            tenants: BTreeMap::new(),
+            reach,
+            pins: None,
+            now,
+            now_ns,
+        }
+    }
+}
+
 /// What a plan of a group depends on beside its snapshot.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct GroupContext {

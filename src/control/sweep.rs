@@ -7,9 +7,9 @@ use std::time::Duration;
 use super::apply::{apply, Applied, Deadline, Outcome};
 use super::desired::Desired;
 use super::invariants::{invariants, Invariants};
-use super::kernel::{Failure, Kernel, KernelError, Stage};
+use super::kernel::{Failure, Kernel, KernelError, Look, Stage};
 use super::metrics::{LoopCounters, Publication, Side};
-use super::observe::observe;
+use super::observe::{observe, observe_only};
 use super::observed::{Observed, Reachability};
 use super::plan::{Plan, Step};
 use super::reconcile::reconcile;
@@ -59,8 +59,28 @@ pub fn look(
     with_pins: bool,
     reach: &mut Reach<'_>,
 ) -> Result<(Observed, Plan), Failure> {
+    compare(desired, reach, |reach| observe(kernel, with_pins, reach))
+}
+
+/// The same for who publishes nothing: what a round would do. Pins are counted.
+///
+/// # Errors
+/// As [`look`].
+pub fn foresee(
+    node: &dyn Look,
+    desired: &Desired,
+    reach: &mut Reach<'_>,
+) -> Result<(Observed, Plan), Failure> {
+    compare(desired, reach, |reach| observe_only(node, true, reach))
+}
+
+fn compare(
+    desired: &Desired,
+    reach: &mut Reach<'_>,
+    observe: impl FnOnce(&mut dyn FnMut(&Observed) -> Reachability) -> Result<Observed, Failure>,
+) -> Result<(Observed, Plan), Failure> {
     let mut failed = None;
-    let observed = observe(kernel, with_pins, |observed| {
+    let observed = observe(&mut |observed| {
         let sids = asked(&observed.groups, desired);
         reach(&sids, observed.now).unwrap_or_else(|cause| {
             failed = Some(Failure::new(Stage::Resolve, "ways to shards", cause));

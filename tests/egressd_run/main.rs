@@ -4,6 +4,7 @@
 mod changes;
 mod daemon;
 mod ends;
+mod foreseen;
 mod refused;
 mod shown;
 mod source;

@@ -55,7 +55,15 @@ fn lines_of_json_are_asked_for_by_either_name() {
 #[test]
 fn schemas_are_printed() {
     for name in [
-        "spec", "plan", "apply", "status", "detach", "pin", "sweep", "error",
+        "spec",
+        "plan",
+        "control-plan",
+        "apply",
+        "status",
+        "detach",
+        "pin",
+        "sweep",
+        "error",
     ] {
         let printed = egressd(&["schema", name]).exits(0).stdout;
         let schema: serde_json::Value = serde_json::from_str(&printed).expect("JSON");

@@ -11,6 +11,7 @@ mod health;
 mod http;
 mod log;
 mod notify;
+pub(crate) mod plan;
 mod report;
 mod start;
 mod worker;

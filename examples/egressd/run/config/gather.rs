@@ -20,6 +20,11 @@ pub(crate) struct Flags {
 }
 
 impl Flags {
+    /// Whether none was said.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.file.is_none() && self.values.is_empty()
+    }
+
     /// Sets the directory of the state, which is a flag of all verbs.
     pub(crate) fn state_dir(&mut self, path: &Path) {
         let text = path.to_string_lossy().into_owned();
