@@ -5,5 +5,6 @@ mod cluster;
 mod errors;
 mod life;
 mod lists;
+mod manifests;
 mod support;
 mod watches;
