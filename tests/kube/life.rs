@@ -3,10 +3,13 @@
 
 use guideway::control::kube::{KubeSource, Listing};
 use guideway::control::source::{Source, SourceErrorReason};
-use guideway::control::{manifest, Known};
+use guideway::control::{manifest, reconcile, Known, Unreached};
+use guideway::group::{Class, MemberState};
 use serde_json::{json, Value};
 
+use crate::fixture::{hashed, observed, sid};
 use crate::server::Server;
+use crate::world::settled;
 use crate::*;
 
 #[test]
@@ -83,12 +86,29 @@ fn shards_come_change_drain_and_go() {
 fn members_outlive_their_server() {
     let mut server = Server::start("stops");
     create(&server, "shard-a", 0x10);
-    create(&server, "shard-b", 0x20);
+    create(&server, "shard-b", 0x11);
     let source = source(&server);
     until_known(&source, &["shard-a", "shard-b"]);
+    let mut node = settled(observed([1]), &hashed(source.latest()));
     server.stop_api();
     let stale = until(&source, "it is stale", is_stale);
     assert_eq!(candidates(&stale), ["shard-a", "shard-b"]);
+
+    // A node keeps both as members, and one that it gets to no more leaves its table.
+    let desired = hashed(stale);
+    let plan = reconcile(&node.0, &desired);
+    assert!(plan.is_empty(), "{:#?}", plan.steps);
+    node.0.reach.0.insert(sid(1), Err(Unreached::NoRoute));
+    node.sweep(&desired);
+    let group = node.of(Class::Nat66).expect("a group");
+    let state = |number| group.member_by_sid(sid(number)).expect("a member").state();
+    assert_eq!(
+        [state(1), state(2)],
+        [MemberState::Unreachable, MemberState::Active]
+    );
+    let dead = group.member_by_sid(sid(1)).expect("a member").slot;
+    assert!(!group.table.is_empty() && !group.table.contains(&dead.get()));
+
     until(&source, "it is asked in vain", |_| {
         source.errors().get(SourceErrorReason::Unavailable) >= 2
     });

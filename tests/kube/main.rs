@@ -2,10 +2,16 @@
 //! The Kubernetes source and the shipped manifests against a real API server: `make test-kube`, which
 //! builds one. Each test has a server and a store of its own.
 
+#[path = "../control_reconcile/fixture.rs"]
+#[allow(dead_code)] // the tests of plans use all of it
+mod fixture;
 mod gone;
 mod life;
 mod rights;
 mod server;
+#[path = "../control_reconcile/world.rs"]
+#[allow(dead_code)] // like the fixture
+mod world;
 
 use std::time::{Duration, Instant};
 
