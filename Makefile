@@ -55,7 +55,7 @@ test: setup lint doc
 	exit $$status
 
 # An hour, so not a part of `make test`. Optimised, as simulations and models would take hours.
-LONG := affinity_model collector differential egress egress_pins flood group pcc placement sweep
+LONG := affinity_model collector control_model differential egress egress_pins flood group pcc placement sweep
 long: setup
 	GW_LONG=1 $(CARGO) test --release --no-fail-fast $(LONG:%=--test %) -- --include-ignored
 

@@ -5,6 +5,17 @@
 //! and does what follows, a [`Plan`] of steps. The comparison is pure: no clock, file or kernel, the
 //! same input gives the same plan.
 //!
+//! | what | by whom |
+//! |---|---|
+//! | read what there is | [`observe`], of a [`Kernel`](kernel::Kernel) |
+//! | compare | [`reconcile`](reconcile()) |
+//! | do it, step by step | [`apply`](apply()), on the same |
+//! | look whether what must hold does | [`invariants`](invariants()) |
+//! | write a new tenant's routes, beside the loop | [`install`](install()), by any process |
+//!
+//! A `Kernel` is an instance that this process publishes in ([`Live`](kernel::Live)), or one in memory
+//! for tests ([`fake`]).
+//!
 //! What is not known takes nothing away. No list of shards yet ([`Known::Unknown`]) is not an empty
 //! one, and a source that fails ([`Known::Stale`]) leaves its last list in force.
 

@@ -103,13 +103,8 @@ pub(crate) fn destination(class: Class) -> String {
     match class {
         Class::Nat66 => FAR.to_owned(),
         Class::Nat64(prefix) => {
-            let [.., a, b] = prefix.address().segments();
-            assert_eq!((a, b), (0, 0));
-            let text = prefix.address().to_string();
-            format!(
-                "{text}c000:201",
-                text = text.trim_end_matches(':').to_owned() + "::"
-            )
+            let network = u128::from(prefix.address());
+            std::net::Ipv6Addr::from(network | 0xc000_0201).to_string()
         }
     }
 }
