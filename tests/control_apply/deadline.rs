@@ -198,3 +198,20 @@ fn a_class_without_its_group_is_blocked() {
         None
     );
 }
+
+/// At no time does the default route of a tenant catch what is to have a route of its own.
+#[test]
+fn the_default_route_is_written_last() {
+    let fake = node(&[1, 2]);
+    let looks = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let (watched, noted) = (fake.clone(), looks.clone());
+    fake.set_hook(move |_, _| {
+        let has = |class| watched.world(|world| world.routes.contains_key(&key(1, class)));
+        let look = (has(Class::Nat66), has(nat64(NAT64)));
+        noted.lock().expect("whole").push(look);
+    });
+    settled(&fake, &hashed(list([dual(1)])), &all());
+    let mut looks = looks.lock().expect("whole").clone();
+    looks.dedup();
+    assert_eq!(looks, [(false, false), (false, true), (true, true)]);
+}
