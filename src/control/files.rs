@@ -21,9 +21,8 @@ use nix::libc;
 
 use self::watch::Watch;
 use super::manifest;
-use super::{Known, ShardList};
-
 use super::source::{Source, SourceErrorReason, SourceErrors};
+use super::{Known, ShardList};
 use crate::kernel::SysError;
 
 /// More bytes than any manifest has. A file with more is not read.

@@ -67,6 +67,16 @@ impl HoldDown {
         self.hold = hold;
     }
 
+    /// Takes a next hop that is published for the last one, where none is known: a neighbour that is
+    /// lost while nobody looked has its time, too.
+    pub fn remember(&mut self, sid: BaseSid, next_hop: NextHop) {
+        let lost_since = None;
+        self.last.entry(sid).or_insert(Last {
+            next_hop,
+            lost_since,
+        });
+    }
+
     /// What counts of what was found now: a lost neighbour's last next hop until its time is up.
     /// Shards that were not asked for are forgotten.
     #[must_use]
@@ -177,6 +187,22 @@ mod tests {
             assert_eq!(one(&mut hold, Err(gone.clone()), 5), Err(gone));
             assert_eq!(hold.until(), None);
         }
+    }
+
+    #[test]
+    fn what_is_published_is_held_to_as_if_it_had_been_seen() {
+        let mut hold = HoldDown::new(HOLD);
+        let lost = || Err(Unreached::NoNeighbour);
+        hold.remember(sid(1), next_hop(9));
+        assert_eq!(one(&mut hold, lost(), 10), Ok(next_hop(9)));
+        assert_eq!(hold.until(), Some(ms(1_010)));
+        // What was seen since is not taken back.
+        hold.remember(sid(1), next_hop(8));
+        assert_eq!(one(&mut hold, lost(), 1_009), Ok(next_hop(9)));
+        assert_eq!(one(&mut hold, lost(), 1_010), lost());
+        hold.remember(sid(1), next_hop(9));
+        let gone = Err(Unreached::NoRoute);
+        assert_eq!(one(&mut hold, gone.clone(), 1_020), gone);
     }
 
     #[test]

@@ -147,6 +147,8 @@ pub struct Machine {
     backstop: Duration,
     /// When a lost neighbour's time is up.
     hold: Option<Duration>,
+    /// When the last sweep began.
+    began: Duration,
     sweeping: bool,
     view_lost: bool,
     dump_allowed: Duration,
@@ -163,6 +165,7 @@ impl Machine {
             window: None,
             backstop: now,
             hold: None,
+            began: now,
             sweeping: false,
             view_lost: false,
             dump_allowed: now,
@@ -184,10 +187,11 @@ impl Machine {
     }
 
     /// The sweep that [`poll`](Self::poll) asked for has ended, well or not. `hold` is when a
-    /// neighbour that it found lost must be looked at again.
+    /// neighbour that it found lost must be looked at again. A time that was up when the sweep began
+    /// is one that it failed to look at: the next sweep does.
     pub fn swept(&mut self, hold: Option<Duration>) {
         self.sweeping = false;
-        self.hold = hold;
+        self.hold = hold.filter(|hold| *hold > self.began);
     }
 
     /// Other times from now on; a window that is open keeps its end.
@@ -209,6 +213,7 @@ impl Machine {
         match self.due(now) {
             Some(trigger) if !self.sweeping => {
                 self.sweeping = true;
+                self.began = now;
                 self.window = None;
                 self.hold = None;
                 self.backstop = now.saturating_add(self.timing.interval);
@@ -282,6 +287,18 @@ mod tests {
         machine.swept(None);
         assert_eq!(machine.poll(ms(0)), wait(30_000));
         machine
+    }
+
+    #[test]
+    fn a_sweep_that_fails_is_not_repeated_for_a_hold_that_is_over() {
+        let mut machine = idle();
+        machine.kick(Trigger::Neighbour, ms(1_000));
+        assert_eq!(machine.poll(ms(1_250)), Action::Sweep(Trigger::Neighbour));
+        machine.swept(Some(ms(2_250)));
+        assert_eq!(machine.poll(ms(2_250)), Action::Sweep(Trigger::Neighbour));
+        // It looked at nothing, so the neighbour's time is what it was.
+        machine.swept(Some(ms(2_250)));
+        assert_eq!(machine.poll(ms(2_300)), wait(32_250));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use super::kernel::{Failure, Kernel, KernelError, Look, Stage};
 use super::metrics::{LoopCounters, Publication, Side};
 use super::observe::{observe, observe_only};
 use super::observed::{Observed, Reachability};
-use super::plan::{Plan, Step};
+use super::plan::{Plan, Repair, Step};
 use super::reconcile::reconcile;
 use crate::group::{Class, GroupId, GroupPlan, Snapshot};
 use crate::route::{Key, Prefix};
@@ -198,8 +198,22 @@ impl Swept {
         for _ in 0..applied.timeouts {
             counters.barrier_timeouts.count(Side::Exclusive);
         }
-        for (repair, routes) in &self.plan.repairs {
-            counters.routes_repaired.add(*repair, *routes);
+        for (planned, report) in self.plan.steps.iter().zip(&applied.steps) {
+            let routes = &report.routes;
+            match &planned.step {
+                Step::WriteRoutes { .. } => {
+                    counters
+                        .routes_repaired
+                        .add(Repair::Missing, routes.written);
+                }
+                Step::MoveRoutes { reason, .. } => {
+                    if let Some(repair) = reason.repair() {
+                        let mended = routes.moved + routes.removed;
+                        counters.routes_repaired.add(repair, mended);
+                    }
+                }
+                _ => {}
+            }
         }
         for disabled in &applied.disabled {
             counters.proven(disabled.class);
@@ -218,6 +232,9 @@ impl Swept {
                 .classes
                 .retain(|class, _| desired.classes.contains(*class) || forwards(class));
             let classes: Vec<_> = counters.classes.keys().copied().collect();
+            counters
+                .moved_slots
+                .retain(|class, _| classes.contains(class));
             for class in classes {
                 match invariants.group_routes.get(&class) {
                     // Told of groups alone that were disabled with a proof, by whatever process.

@@ -49,6 +49,8 @@ pub(crate) struct Control {
     pub(crate) counting: Counting,
     /// The shards whose ways the last sweep needed.
     pub(crate) watched: BTreeSet<BaseSid>,
+    /// When idle pins are to be removed the next time.
+    pub(crate) expiry: Duration,
     /// Whether a sweep has ended without an error, and a list of shards was known where one is needed.
     pub(crate) ready: bool,
     /// Configurations that were refused since the start.
@@ -189,8 +191,12 @@ impl Control {
             desired,
             uplinks: self.config.uplinks.clone(),
             down_hold: self.config.down_hold,
-            expire: trigger == Trigger::Timer,
+            // Not with those sweeps alone that nothing else asked for: on a busy node there are none.
+            expire: start >= self.expiry,
         };
+        if order.expire {
+            self.expiry = start.saturating_add(self.config.sweep);
+        }
         Ok(self.worker.order(order)?)
     }
 
@@ -200,7 +206,9 @@ impl Control {
         self.machine.swept(done.hold);
         self.counting.swept(&done);
         self.counting.network(&self.monitor);
-        let wrong = report::wrong(&done, self.source.failure());
+        // Nobody reads the list in the other mode.
+        let hashed = done.desired.mode == Mode::Hashed;
+        let wrong = report::wrong(&done, self.source.failure().filter(|_| hashed));
         for line in report::done(&done) {
             self.log.info("step", &line);
         }

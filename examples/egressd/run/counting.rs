@@ -7,6 +7,7 @@ use guideway::control::machine::{self, Machine};
 use guideway::control::metrics::{LoopCounters, SharedCounters, SourceKind, Stage, Unresolved};
 use guideway::control::netlink::{Failures, Monitor};
 use guideway::control::source::Source;
+use guideway::control::Mode;
 use guideway::kernel::clock;
 
 use super::config::{Config, SourceChoice};
@@ -70,8 +71,8 @@ impl Counting {
         let failing = source.failure().is_some();
         self.counters.update(|counters| {
             counters.shard_watch_synced = current;
-            // The sweep goes on with what was listed before.
-            if failing {
+            // The sweep goes on with what was listed before. Only one mode reads the list.
+            if failing && counters.mode == Mode::Hashed {
                 counters.sweep_errors.count(Stage::Watch);
             }
             counters.source_errors = source.errors();

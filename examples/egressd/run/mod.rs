@@ -86,6 +86,7 @@ pub(crate) fn run(arguments: &RunArgs, flags: &Flags, output: &Output) -> Result
         health,
         counting,
         watched: BTreeSet::new(),
+        expiry: now(),
         ready: false,
         refused: 0,
     };

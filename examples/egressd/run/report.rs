@@ -49,6 +49,7 @@ fn problems(done: &Done, source: Option<String>) -> Vec<String> {
                     .failures()
                     .map(|failure| format!("step failed: {failure}")),
             );
+            wrong.extend(undone(swept));
             wrong.extend(broken(swept));
         }
     }
@@ -86,22 +87,29 @@ fn broken(swept: &Swept) -> Vec<String> {
     routes.chain(classes).collect()
 }
 
-/// A line for each step that was tried.
+/// A line for each step that was done.
 pub(crate) fn done(done: &Done) -> Vec<String> {
     let Ok(swept) = &done.result else {
         return Vec::new();
     };
     let steps = swept.plan.steps.iter().zip(&swept.applied.steps);
-    let lines = steps.map(|(planned, report)| {
-        let outcome = match &report.outcome {
-            Outcome::Done => "done".to_owned(),
+    let steps = steps.filter(|(_, report)| report.outcome.is_done());
+    let lines = steps.map(|(planned, _)| format!("{}: {}", step(&planned.step), planned.why));
+    lines.collect()
+}
+
+/// Steps that were neither done nor failed. They may be so in every sweep until something changes.
+fn undone(swept: &Swept) -> Vec<String> {
+    let steps = swept.plan.steps.iter().zip(&swept.applied.steps);
+    let lines = steps.filter_map(|(planned, report)| {
+        let why = match &report.outcome {
+            Outcome::Done | Outcome::Failed(_) => return None,
             Outcome::Raced(failure) => format!("put off, as it is otherwise by now: {failure}"),
             Outcome::Skipped { after } => format!("left out, as step {after} was not done"),
             Outcome::Late => "not begun in time".to_owned(),
-            Outcome::Failed(failure) => format!("failed: {failure}"),
             _ => "ended otherwise".to_owned(),
         };
-        format!("{}: {}: {outcome}", step(&planned.step), planned.why)
+        Some(format!("{}: {why}", step(&planned.step)))
     });
     lines.collect()
 }

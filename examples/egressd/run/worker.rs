@@ -174,19 +174,27 @@ impl State {
         let failed =
             |stage, object: &str, cause: KernelError| SweepFailure::new(stage, object, cause);
         let (uplinks, down_hold) = (&order.uplinks, order.down_hold);
-        let resolver = match self.resolver.take() {
-            Some((names, resolver)) if names == *uplinks => resolver,
-            _ => Resolver::keeping(uplinks, down_hold).map_err(|error| {
-                let cause = KernelError::new(error.kind(), error);
-                failed(Stage::Resolve, "ways to shards", cause)
-            })?,
-        };
-        let (_, resolver) = self.resolver.insert((uplinks.clone(), resolver));
-        resolver.set_down_hold(down_hold);
         // Held for this sweep alone: who attaches tenants takes turns.
         let mut writer = Loader::new(&self.dir)
             .open()
             .map_err(|error| failed(Stage::Open, &path, error.into()))?;
+        let resolver = match self.resolver.take() {
+            Some((names, resolver)) if names == *uplinks => resolver,
+            _ => {
+                let resolver = Resolver::keeping(uplinks, down_hold);
+                let mut resolver = resolver.map_err(|error| {
+                    let cause = KernelError::new(error.kind(), error);
+                    failed(Stage::Resolve, "ways to shards", cause)
+                })?;
+                let groups = writer.groups();
+                let groups =
+                    groups.map_err(|error| failed(Stage::Ownership, "groups", error.into()))?;
+                resolver.remember(&groups);
+                resolver
+            }
+        };
+        let (_, resolver) = self.resolver.insert((uplinks.clone(), resolver));
+        resolver.set_down_hold(down_hold);
         let mut reach = |sids: &_, now| {
             let found = resolver.resolve(sids, now)?;
             let reachability = found.reachability.clone();

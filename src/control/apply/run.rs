@@ -173,8 +173,11 @@ impl Run<'_> {
             }
             Err(error) => {
                 if error.kind() == ErrorKind::Locked {
-                    applied.timeouts += 1;
-                    applied.waits.push(patience);
+                    // Those that do not wait any more wait for the same.
+                    if deadline.patience > Duration::ZERO {
+                        applied.timeouts += 1;
+                        applied.waits.push(patience);
+                    }
                     deadline.patience = Duration::ZERO;
                 }
                 Err(error)

@@ -11,6 +11,7 @@ use crate::addr::MacAddr;
 use crate::control::hold::HoldDown;
 use crate::control::{Reachability, Unreached};
 use crate::error::ErrorKind;
+use crate::group::Snapshot;
 use crate::id::InterfaceName;
 use crate::kernel::netdev::{self, Interface};
 use crate::kernel::routing::{self, NeighbourEntry, NeighbourKey, Way};
@@ -120,6 +121,17 @@ impl Resolver {
     /// Another `down_hold` from now on.
     pub fn set_down_hold(&mut self, down_hold: Duration) {
         self.hold.set(down_hold);
+    }
+
+    /// Takes what is published for what was found last, where nothing was found yet: a loop that begins
+    /// while a neighbour is lost for a moment waits for it as one that runs.
+    pub fn remember(&mut self, groups: &[Snapshot]) {
+        let members = groups.iter().filter(|group| group.forwards());
+        for member in members.flat_map(|group| &group.members) {
+            if let Some(next_hop) = member.next_hop {
+                self.hold.remember(member.sid, next_hop);
+            }
+        }
     }
 
     /// The way to each of `sids` now. Neighbours that none of them needs are no longer kept.
