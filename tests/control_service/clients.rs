@@ -98,7 +98,8 @@ fn who_does_not_take_its_answer_keeps_nobody_waiting() {
         let _ = stream.write_all(b"GET /large HTTP/1.1\r\n\r\n");
     }
     is_alive(&server);
-    // The rest of the answer never comes.
+    // Many times as long as anybody is waited for: the rest of the answer never comes.
+    std::thread::sleep(Duration::from_secs(3));
     let mut taken = Vec::new();
     let _ = deaf[7].read_to_end(&mut taken);
     assert!(taken.len() < 32 << 20, "{} bytes", taken.len());
