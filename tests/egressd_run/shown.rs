@@ -276,35 +276,3 @@ fn a_line_tells_a_change_and_none_that_nothing_changed() {
         daemon.stop();
     });
 }
-
-#[test]
-fn a_class_that_is_added_counts_when_each_tenant_has_its_route_and_one_that_is_removed_no_more() {
-    on_node("scraped-classes", |node| {
-        node.manifest("a.json", shard(0x10));
-        let config = node.path("config.json");
-        std::fs::write(&config, "{}").expect("written");
-        let address = "127.0.0.1:19478";
-        let flags = [
-            format!("--config={}", config.display()),
-            format!("--metrics={address}"),
-        ];
-        let daemon = node.ready(&[&flags[0], &flags[1]]);
-        node.attach();
-        let configured = |class: &str| {
-            let (_, body) = get(address, "/metrics")?;
-            let name = format!("guideway_egress_class_configured{{class=\"{class}\"}}");
-            series(&body, &name)
-        };
-        let nat64 = "nat64:64:ff9b::/96";
-        assert_eq!(configured("nat66"), Some(1.0));
-        assert_eq!(configured(nat64), None);
-        std::fs::write(&config, "{\"nat64_prefixes\": [\"64:ff9b::/96\"]}").expect("written");
-        daemon.signal(Signal::SIGHUP);
-        let is = |wanted| within(PATIENCE, || configured(nat64) == wanted);
-        assert!(is(Some(1.0)), "{:?}\n{}", configured(nat64), daemon.log());
-        std::fs::write(&config, "{}").expect("written");
-        daemon.signal(Signal::SIGHUP);
-        assert!(is(None), "{:?}\n{}", configured(nat64), daemon.log());
-        daemon.stop();
-    });
-}
