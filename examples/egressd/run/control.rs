@@ -16,23 +16,19 @@ use guideway::error::ErrorKind;
 use guideway::srv6::BaseSid;
 use nix::errno::Errno;
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
-use nix::sys::signal::{SigSet, Signal};
-use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::signalfd::SignalFd;
 
-use super::config::{load, Config, Flags};
+use super::config::{Config, Flags};
 use super::counting::Counting;
 use super::health::Health;
 use super::log::Log;
 use super::notify::Notify;
 use super::report;
-use super::start;
 use super::worker::{now, Done, Order, Worker};
 use crate::tool::{self, Failure};
 
 /// Reports of the network that are taken in before others are attended to.
-const BUDGET: usize = 1024;
-/// How long a sweep is awaited that runs when the daemon is told to end.
-const FAREWELL: Duration = Duration::from_secs(5);
+pub(super) const BUDGET: usize = 1024;
 
 /// Everything that the control thread has.
 pub(crate) struct Control {
@@ -79,18 +75,6 @@ pub(crate) fn timing(config: &Config) -> Timing {
         interval: config.sweep,
         ..Timing::default()
     }
-}
-
-/// Blocks the signals that the loop takes note of, before there is any other thread.
-pub(crate) fn signals() -> Result<SignalFd, Failure> {
-    let failed = |error: Errno| Failure::new(ErrorKind::Kernel, format!("signals: {error}"));
-    let mut set = SigSet::empty();
-    for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
-        set.add(signal);
-    }
-    set.thread_block().map_err(failed)?;
-    let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
-    SignalFd::with_flags(&set, flags).map_err(failed)
 }
 
 impl Control {
@@ -151,7 +135,7 @@ impl Control {
     }
 
     /// Which of signals, network, source and worker have something to tell by then.
-    fn wait(&self, until: Option<Duration>) -> Result<[bool; 4], Failure> {
+    pub(super) fn wait(&self, until: Option<Duration>) -> Result<[bool; 4], Failure> {
         // Often enough that the service manager and probes see that it lives.
         let longest = self
             .notify
@@ -201,7 +185,7 @@ impl Control {
     }
 
     /// Takes in what a sweep came to.
-    fn swept(&mut self, done: Done) -> Result<Round, SweepFailure> {
+    pub(super) fn swept(&mut self, done: Done) -> Result<Round, SweepFailure> {
         let time = now();
         self.machine.swept(done.hold);
         self.counting.swept(&done);
@@ -279,94 +263,5 @@ impl Control {
             self.log.error("network", &error.to_string());
             self.machine.overrun(now());
         }
-    }
-
-    /// Attends to signals; whether it is to end.
-    fn signalled(&mut self) -> Result<bool, Failure> {
-        loop {
-            let signal = self.signals.read_signal();
-            let signal =
-                signal.map_err(|e| Failure::new(ErrorKind::Kernel, format!("signals: {e}")))?;
-            match signal.map(|signal| signal.ssi_signo as i32) {
-                None => return Ok(false),
-                Some(nix::libc::SIGHUP) => self.reload(),
-                Some(_) => {
-                    self.farewell();
-                    return Ok(true);
-                }
-            }
-        }
-    }
-
-    /// Ends: what runs is finished, or left where the next start goes on. Everything forwards on.
-    fn farewell(&mut self) {
-        self.notify.stopping();
-        self.log.info(
-            "stopping",
-            "everything that is published goes on forwarding",
-        );
-        self.worker.stop();
-        let end = now() + FAREWELL;
-        while self.machine.is_sweeping() && now() < end {
-            match self.wait(Some(end)) {
-                // Told a second time.
-                Ok([true, ..]) if matches!(self.signals.read_signal(), Ok(Some(_))) => return,
-                Ok([_, _, _, true]) => {
-                    while let Ok(Some(done)) = self.worker.done() {
-                        let _ = self.swept(done);
-                    }
-                }
-                Ok(_) => {
-                    // What is heard meanwhile is for the next start; read, so that it does not spin.
-                    let _ = self.monitor.receive(BUDGET);
-                    let _ = self.source.acknowledge();
-                }
-                Err(_) => return,
-            }
-        }
-    }
-
-    /// Reads the configuration anew. One that makes no sense is refused as a whole.
-    fn reload(&mut self) {
-        match self.reloaded() {
-            Ok(()) => {
-                self.log.info("configuration", "read anew and in force");
-                self.machine.kick(Trigger::Command, now());
-            }
-            Err(failure) => {
-                self.refused += 1;
-                let message = format!(
-                    "refused ({} so far), the one before stays in force: {}",
-                    self.refused,
-                    failure.text()
-                );
-                self.log.error("configuration", &message);
-            }
-        }
-    }
-
-    fn reloaded(&mut self) -> Result<(), Failure> {
-        let config = load(&self.flags)?.config;
-        config.may_replace(&self.config)?;
-        // All that may fail comes before all that changes something.
-        let source = match config.source == self.config.source {
-            true => None,
-            false => Some(start::source(&config.source)?),
-        };
-        let monitor = match config.uplinks == self.config.uplinks {
-            true => None,
-            false => Some(start::monitor(&config, &self.log)?),
-        };
-        if let Some(source) = source {
-            self.source = source;
-        }
-        if let Some(monitor) = monitor {
-            self.monitor = monitor;
-        }
-        self.machine.retime(timing(&config));
-        self.health.interval(config.sweep);
-        self.counting.configured(&config);
-        self.config = config;
-        Ok(())
     }
 }

@@ -9,11 +9,15 @@ mod control;
 mod counting;
 mod health;
 mod http;
+mod inputs;
 mod log;
 mod notify;
 pub(crate) mod plan;
+mod preflight;
+mod reload;
 mod report;
-mod start;
+mod signals;
+mod state;
 mod worker;
 
 use std::collections::BTreeSet;
@@ -25,11 +29,12 @@ use guideway::error::ErrorKind;
 use crate::args::RunArgs;
 use crate::tool::{json, Done, Failure, Output};
 use config::{load, Flags};
-use control::{signals, timing, Control};
+use control::{timing, Control};
 use counting::Counting;
 use health::{Answers, Health};
 use log::Log;
 use notify::Notify;
+use signals::signals;
 pub(crate) use worker::now;
 use worker::Worker;
 
@@ -47,12 +52,12 @@ pub(crate) fn run(arguments: &RunArgs, flags: &Flags, output: &Output) -> Result
     let log = Log::new(output.is_json());
     // Threads that start later leave the signals alone, too.
     let signals = signals()?;
-    start::preflight(&config, &log)?;
-    let opened = start::open(&config)?;
+    preflight::preflight(&config, &log)?;
+    let opened = state::open(&config)?;
     let how = if opened.made { "made" } else { "opened" };
     log.info("state", &format!("{how} {}", opened.dir.path().display()));
-    let source = start::source(&config.source)?;
-    let monitor = start::monitor(&config, &log)?;
+    let source = inputs::source(&config.source)?;
+    let monitor = inputs::monitor(&config, &log)?;
     let counting = Counting::new(&config);
     let health = Arc::new(Health::new(config.sweep));
     let _server = match config.metrics {

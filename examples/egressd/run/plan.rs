@@ -8,7 +8,7 @@ use guideway::control::netlink::Resolver;
 use guideway::control::source::Source;
 use guideway::control::sweep::{asked, foresee};
 use guideway::control::{
-    document, reconcile, ControlDocument, Desired, Known, Observed, ShardList,
+    document, reconcile, ControlDocument, Desired, Known, Observed, Plan, ShardList,
 };
 use guideway::egress::Egress;
 use guideway::error::ErrorKind;
@@ -17,7 +17,7 @@ use guideway::kernel::statedir::StateDir;
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 
 use super::config::{load, Flags};
-use super::{now, start};
+use super::{inputs, now};
 use crate::tool::Failure;
 
 /// How long a source may take to list its shards.
@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The plan of a first sweep that is told this. Nothing is made, locked or changed.
 pub(crate) fn plan(flags: &Flags) -> Result<ControlDocument, Failure> {
     let config = load(flags)?.config;
-    let mut source = start::source(&config.source)?;
+    let mut source = inputs::source(&config.source)?;
     let desired = config.desired(list(source.as_mut())?);
     let dir = StateDir::egress_at(&config.state_dir);
     let about = |failure: Failure| failure.about(dir.path().display());
@@ -40,21 +40,22 @@ pub(crate) fn plan(flags: &Flags) -> Result<ControlDocument, Failure> {
             })?;
         let limits = config.limits.groups();
         let observed = Observed::nothing(limits, ways, now(), clock::wall_ns());
-        return told(&observed, &desired, None);
+        let plan = reconcile(&observed, &desired);
+        return told(&plan, &observed, &desired, None);
     }
     let egress = Egress::open(&dir).map_err(|error| about(error.into()))?;
     let seen = foresee(&LiveRoutes::new(&egress), &desired, &mut reach);
-    let (observed, _) = seen.map_err(|error| about(Failure::new(error.kind(), error)))?;
-    told(&observed, &desired, Some(&egress)).map_err(about)
+    let (observed, plan) = seen.map_err(|error| about(Failure::new(error.kind(), error)))?;
+    told(&plan, &observed, &desired, Some(&egress)).map_err(about)
 }
 
 fn told(
+    plan: &Plan,
     observed: &Observed,
     desired: &Desired,
     egress: Option<&Egress>,
 ) -> Result<ControlDocument, Failure> {
-    let plan = reconcile(observed, desired);
-    document(&plan, observed, desired, egress).map_err(Failure::from)
+    document(plan, observed, desired, egress).map_err(Failure::from)
 }
 
 /// What the source lists, once it does; what is unknown after a while is told as unknown.

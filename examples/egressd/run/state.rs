@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! The state that the daemon publishes in, and the right to do so.
+
+use guideway::egress::{Limits, Loader};
+use guideway::error::ErrorKind;
+use guideway::group::HashMode;
+use guideway::kernel::statedir::{PublisherLock, StateDir};
+
+use super::config::Config;
+use crate::tool::Failure;
+
+/// A state that this process alone publishes in.
+pub(crate) struct Opened {
+    pub(crate) dir: StateDir,
+    pub(crate) made: bool,
+    _publisher: PublisherLock,
+}
+
+/// Opens the state, or makes it, and becomes its publisher.
+pub(crate) fn open(config: &Config) -> Result<Opened, Failure> {
+    let dir = StateDir::egress_at(&config.state_dir);
+    let about = |failure: Failure| failure.about(dir.path().display());
+    let made = !dir.exists().map_err(|error| about(error.into()))?;
+    if made {
+        let limits = new_limits(config);
+        let loader = Loader::new(&dir).limits(limits);
+        drop(loader.load().map_err(|error| about(error.into()))?);
+    }
+    let publisher = dir.publisher().map_err(|error| about(error.into()))?;
+    let writer = Loader::new(&dir).open();
+    let writer = writer.map_err(|error| about(error.into()))?;
+    require(&writer.limits(), &config.limits).map_err(about)?;
+    Ok(Opened {
+        made,
+        _publisher: publisher,
+        dir: dir.clone(),
+    })
+}
+
+/// Room for pins of flows only where flows are pinned: their memory is taken at once.
+fn new_limits(config: &Config) -> Limits {
+    let limits = config.limits;
+    match config.settings.hash_mode {
+        HashMode::Source => limits,
+        // As many as pins of addresses, which are in range.
+        HashMode::Flow => limits.with_flow_pins(limits.pins()).unwrap_or(limits),
+    }
+}
+
+/// Insists that a state has the room that it is said to have.
+fn require(made: &Limits, wanted: &Limits) -> Result<(), Failure> {
+    let numbers = |limits: &Limits| {
+        let groups = limits.groups();
+        [
+            ("groups", u32::from(groups.groups())),
+            ("members", u32::from(groups.members())),
+            ("table-size", groups.table_size().get()),
+            ("pins", limits.pins()),
+        ]
+    };
+    let pairs = numbers(made).into_iter().zip(numbers(wanted));
+    let differing = pairs.filter(|((_, made), (_, wanted))| made != wanted);
+    let (mut differences, mut flags) = (Vec::new(), Vec::new());
+    for ((flag, made), (_, wanted)) in differing {
+        differences.push(format!("{made} {flag}, not {wanted}"));
+        flags.push(format!("--{flag} {made}"));
+    }
+    if differences.is_empty() {
+        return Ok(());
+    }
+    let message = format!(
+        "the state was made for {}; start with {}, or remove it by \"egressd detach --purge\", which \
+         forgets all pins, and start again",
+        differences.join(", for "),
+        flags.join(" ")
+    );
+    Err(Failure::new(ErrorKind::Conflict, message))
+}
