@@ -10,6 +10,8 @@
 //! - An event during a sweep opens a window likewise: there is exactly one more sweep, however many
 //!   events there were.
 //! - A sweep runs when the last one began an interval ago, whatever happens.
+//! - Once in a while, and only after a sweep, the rest is tidied up (idle pins go), step by step. A
+//!   sweep that is due comes before the next step, so that it waits for one at most.
 //! - A neighbour that was lost is looked at again when its time is up, without a window.
 //! - Where events were lost, the view is made anew at once, but only so often. A sweep follows the
 //!   loss and another one the new view; a sweep itself asks the kernel and needs no view.
@@ -89,15 +91,18 @@ pub struct Timing {
     pub interval: Duration,
     /// Least time between two dumps.
     pub dump_gap: Duration,
+    /// Least time from the beginning of one tidying to the next.
+    pub tidy: Duration,
 }
 
 impl Default for Timing {
-    /// 250 ms, 30 s and 10 s.
+    /// 250 ms, 30 s, 10 s and 30 s.
     fn default() -> Self {
         Self {
             debounce: Duration::from_millis(250),
             interval: Duration::from_secs(30),
             dump_gap: Duration::from_secs(10),
+            tidy: Duration::from_secs(30),
         }
     }
 }
@@ -110,6 +115,9 @@ pub enum Action {
     Sweep(Trigger),
     /// Make the view of links and neighbours anew. Where that fails, call [`Machine::overrun`].
     Dump,
+    /// Do one more step of tidying up, and call [`Machine::tidied`] when it has ended. Until then
+    /// there is no other, but there may be a sweep.
+    Tidy,
     /// Nothing before this time if nothing is told before; `None` while only the end of the sweep
     /// that runs is awaited.
     Wait(Option<Duration>),
@@ -150,6 +158,9 @@ pub struct Machine {
     /// When the last sweep began.
     began: Duration,
     sweeping: bool,
+    tidying: bool,
+    /// When there is something to tidy up; none before the first sweep has ended.
+    tidy: Option<Duration>,
     view_lost: bool,
     dump_allowed: Duration,
     kicks: Counts,
@@ -167,6 +178,8 @@ impl Machine {
             hold: None,
             began: now,
             sweeping: false,
+            tidying: false,
+            tidy: None,
             view_lost: false,
             dump_allowed: now,
             kicks: Counts::default(),
@@ -191,7 +204,18 @@ impl Machine {
     /// is one that it failed to look at: the next sweep does.
     pub fn swept(&mut self, hold: Option<Duration>) {
         self.sweeping = false;
+        self.tidy.get_or_insert(self.began);
         self.hold = hold.filter(|hold| *hold > self.began);
+    }
+
+    /// The step that [`poll`](Self::poll) asked for has ended, well or not. `more`: it was not the
+    /// last of this tidying.
+    pub fn tidied(&mut self, more: bool, now: Duration) {
+        self.tidying = false;
+        self.tidy = Some(match more {
+            true => now,
+            false => now.saturating_add(self.timing.tidy),
+        });
     }
 
     /// Other times from now on; a window that is open keeps its end.
@@ -220,11 +244,16 @@ impl Machine {
                 self.sweeps.count(trigger);
                 Action::Sweep(trigger)
             }
+            _ if self.is_untidy(now) => {
+                self.tidying = true;
+                Action::Tidy
+            }
             _ => Action::Wait(self.deadline()),
         }
     }
 
-    /// When [`poll`](Self::poll) has something to do, if nothing is told before.
+    /// When [`poll`](Self::poll) has something to do, if nothing is told before. Tidying up waits for
+    /// the next sweep.
     #[must_use]
     pub fn deadline(&self) -> Option<Duration> {
         let dump = self.view_lost.then_some(self.dump_allowed);
@@ -259,6 +288,11 @@ impl Machine {
         self.window.get_or_insert((end, trigger));
     }
 
+    fn is_untidy(&self, now: Duration) -> bool {
+        let due = self.tidy.is_some_and(|due| now >= due);
+        due && !self.sweeping && !self.tidying
+    }
+
     fn due(&self, now: Duration) -> Option<Trigger> {
         match self.window {
             Some((end, trigger)) if now >= end => Some(trigger),
@@ -280,11 +314,17 @@ mod tests {
         Action::Wait(Some(ms(until)))
     }
 
-    /// A loop whose first sweep ran at 0.
+    /// A loop whose first sweep ran at 0, and that was tidied up once and for all.
     fn idle() -> Machine {
-        let mut machine = Machine::new(Timing::default(), ms(0));
+        let timing = Timing {
+            tidy: Duration::MAX,
+            ..Timing::default()
+        };
+        let mut machine = Machine::new(timing, ms(0));
         assert_eq!(machine.poll(ms(0)), Action::Sweep(Trigger::Timer));
         machine.swept(None);
+        assert_eq!(machine.poll(ms(0)), Action::Tidy);
+        machine.tidied(false, ms(0));
         assert_eq!(machine.poll(ms(0)), wait(30_000));
         machine
     }
@@ -424,7 +464,7 @@ mod tests {
                 match machine.poll(ms(at)) {
                     Action::Dump => dumps.push(at),
                     Action::Sweep(_) => machine.swept(None),
-                    Action::Wait(_) => break,
+                    Action::Tidy | Action::Wait(_) => break,
                 }
             }
         }
@@ -484,6 +524,7 @@ mod tests {
             debounce: ms(0),
             interval: ms(5_000),
             dump_gap: ms(1),
+            tidy: Duration::MAX,
         });
         assert_eq!(machine.poll(ms(1_000)), wait(1_250));
         assert_eq!(machine.poll(ms(1_250)), Action::Sweep(Trigger::Source));
@@ -491,6 +532,35 @@ mod tests {
         assert_eq!(machine.poll(ms(1_250)), wait(6_250));
         machine.kick(Trigger::Source, ms(1_300));
         assert_eq!(machine.poll(ms(1_300)), Action::Sweep(Trigger::Source));
+    }
+
+    #[test]
+    fn it_is_tidied_up_after_a_sweep_and_a_sweep_that_is_due_waits_for_one_step_at_most() {
+        let mut machine = Machine::new(Timing::default(), ms(0));
+        assert_eq!(machine.poll(ms(0)), Action::Sweep(Trigger::Timer));
+        assert_eq!(machine.poll(ms(10)), Action::Wait(None), "not beside one");
+        machine.swept(None);
+        assert_eq!(machine.poll(ms(20)), Action::Tidy);
+        assert_eq!(machine.poll(ms(20)), wait(30_000), "one step at a time");
+        // What a route's withdrawal asks for comes before the next step.
+        machine.kick(Trigger::Route, ms(100));
+        assert_eq!(machine.poll(ms(350)), Action::Sweep(Trigger::Route));
+        machine.tidied(true, ms(400));
+        assert_eq!(machine.poll(ms(400)), Action::Wait(None));
+        machine.swept(None);
+        assert_eq!(machine.poll(ms(500)), Action::Tidy);
+        machine.tidied(false, ms(600));
+        assert_eq!(machine.poll(ms(600)), wait(30_350));
+        // No sooner than after its interval, and then after the sweep that comes next.
+        for at in [10_000, 30_000] {
+            machine.kick(Trigger::Source, ms(at));
+            assert_eq!(machine.poll(ms(at + 250)), Action::Sweep(Trigger::Source));
+            machine.swept(None);
+            assert_eq!(machine.poll(ms(at + 300)), wait(at + 30_250));
+        }
+        assert_eq!(machine.poll(ms(60_250)), Action::Sweep(Trigger::Timer));
+        machine.swept(None);
+        assert_eq!(machine.poll(ms(60_300)), Action::Tidy);
     }
 
     #[test]

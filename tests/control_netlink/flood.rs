@@ -99,6 +99,8 @@ fn a_hundred_thousand_other_routes_call_for_no_sweep() {
         let mut machine = Machine::new(Timing::default(), Duration::ZERO);
         assert!(matches!(machine.poll(Duration::ZERO), Action::Sweep(_)));
         machine.swept(None);
+        assert_eq!(machine.poll(Duration::ZERO), Action::Tidy);
+        machine.tidied(false, Duration::ZERO);
         for kind in [libc::RTM_NEWROUTE, libc::RTM_DELROUTE] {
             for first in (0..100_000).step_by(500) {
                 flood.routes(kind, first..first + 500);

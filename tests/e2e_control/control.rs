@@ -135,6 +135,8 @@ impl State {
             match self.machine.poll(now()) {
                 Action::Sweep(_) => self.sweep(),
                 Action::Dump => self.monitor.dump().expect("a dump"),
+                // No pins are idle for as long as a test takes.
+                Action::Tidy => self.machine.tidied(false, now()),
                 Action::Wait(until) => self.wait(until),
                 other => panic!("{other:?}"),
             }

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
+use guideway::egress::pins::Tick;
 use nix::sys::signal::Signal;
 
 use crate::daemon::*;
@@ -26,6 +27,26 @@ fn a_restart_with_nothing_changed_publishes_nothing_and_pins_go_on_to_be_hit() {
         let hits = counter("pin_hit");
         assert_eq!(send_from(1..65), sent);
         assert_eq!(counter("pin_hit") - hits, 64);
+        daemon.stop();
+    });
+}
+
+/// Behind a sweep, and not with it: what is asked of the loop meanwhile waits for no pin.
+#[test]
+fn idle_pins_are_removed_behind_a_sweep() {
+    on_node("idle", |node| {
+        node.manifest("a.json", shard(0x10));
+        let daemon = node.ready(&["--pin-idle=1s"]);
+        node.attach();
+        send_from(1..65);
+        let pins = || egress().pin_status(Tick::now()).expect("readable").pins;
+        assert_eq!(pins().total(), 64);
+        daemon.stop();
+        assert!(within(PATIENCE, || pins().idle == 64));
+        let daemon = node.ready(&["--pin-idle=1s"]);
+        let gone = || pins().total() == 0;
+        assert!(within(PATIENCE, gone), "{}", daemon.log());
+        assert_eq!(daemon.messages("problem"), [""; 0]);
         daemon.stop();
     });
 }

@@ -12,6 +12,7 @@ use guideway::control::netlink::Monitor;
 use guideway::control::source::Source;
 use guideway::control::sweep::asked;
 use guideway::control::{Desired, Mode};
+use guideway::egress::pins::Table;
 use guideway::error::ErrorKind;
 use guideway::srv6::BaseSid;
 use nix::errno::Errno;
@@ -24,7 +25,7 @@ use super::health::Health;
 use super::log::Log;
 use super::notify::Notify;
 use super::report;
-use super::worker::{now, Done, Order, Worker};
+use super::worker::{now, Done, Ended, Order, Work, Worker};
 use crate::tool::{self, Failure};
 
 /// Reports of the network that are taken in before others are attended to.
@@ -45,8 +46,10 @@ pub(crate) struct Control {
     pub(crate) counting: Counting,
     /// The shards whose ways the last sweep needed.
     pub(crate) watched: BTreeSet<BaseSid>,
-    /// When idle pins are to be removed the next time.
-    pub(crate) expiry: Duration,
+    /// The table that idle pins are removed from next.
+    pub(crate) expiring: Table,
+    /// Why they could not be removed from a table the last time.
+    pub(crate) untidy: Vec<(Table, String)>,
     /// Whether a sweep has ended without an error, and a list of shards was known where one is needed.
     pub(crate) ready: bool,
     /// Configurations that were refused since the start.
@@ -73,6 +76,7 @@ pub(crate) fn timing(config: &Config) -> Timing {
     Timing {
         debounce: config.debounce,
         interval: config.sweep,
+        tidy: config.sweep,
         ..Timing::default()
     }
 }
@@ -107,6 +111,7 @@ impl Control {
             match self.machine.poll(now()) {
                 Action::Sweep(trigger) => self.order(trigger)?,
                 Action::Dump => self.dump(),
+                Action::Tidy => self.worker.order(Work::Expire(self.expiring))?,
                 Action::Wait(until) => break until,
                 // Nothing that this loop knows how to do.
                 _ => break Some(now() + self.config.sweep),
@@ -115,8 +120,11 @@ impl Control {
         let [told, heard, listed, done] = self.wait(until)?;
         let mut turn = Turn::Nothing;
         if done {
-            while let Some(done) = self.worker.done()? {
-                turn = Turn::Swept(self.swept(done));
+            while let Some(ended) = self.worker.done()? {
+                match ended {
+                    Ended::Sweep(done) => turn = Turn::Swept(self.swept(*done)),
+                    Ended::Expire(table, result) => self.tidied(table, result.err()),
+                }
             }
         }
         if heard {
@@ -175,13 +183,18 @@ impl Control {
             desired,
             uplinks: self.config.uplinks.clone(),
             down_hold: self.config.down_hold,
-            // Not with those sweeps alone that nothing else asked for: on a busy node there are none.
-            expire: start >= self.expiry,
         };
-        if order.expire {
-            self.expiry = start.saturating_add(self.config.sweep);
-        }
-        Ok(self.worker.order(order)?)
+        Ok(self.worker.order(Work::Sweep(Box::new(order)))?)
+    }
+
+    /// Takes in that idle pins of a table were removed, or why they could not be.
+    pub(super) fn tidied(&mut self, table: Table, failure: Option<String>) {
+        self.untidy.retain(|(of, _)| *of != table);
+        self.untidy.extend(failure.map(|why| (table, why)));
+        let mut tables = Table::ALL.into_iter().skip_while(|one| *one != table);
+        let next = tables.nth(1);
+        self.expiring = next.unwrap_or(Table::ALL[0]);
+        self.machine.tidied(next.is_some(), now());
     }
 
     /// Takes in what a sweep came to.
@@ -192,7 +205,9 @@ impl Control {
         self.counting.network(&self.monitor);
         // Nobody reads the list in the other mode.
         let hashed = done.desired.mode == Mode::Hashed;
-        let wrong = report::wrong(&done, self.source.failure().filter(|_| hashed));
+        let mut wrong = report::wrong(&done, self.source.failure().filter(|_| hashed));
+        let untidy = self.untidy.iter();
+        wrong.extend(untidy.map(|(_, why)| report::untidy(why)));
         for line in report::done(&done) {
             self.log.info("step", &line);
         }

@@ -24,6 +24,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use guideway::control::machine::Machine;
+use guideway::egress::pins::Table;
 use guideway::error::ErrorKind;
 
 use crate::args::RunArgs;
@@ -91,7 +92,8 @@ pub(crate) fn run(arguments: &RunArgs, flags: &Flags, output: &Output) -> Result
         health,
         counting,
         watched: BTreeSet::new(),
-        expiry: now(),
+        expiring: Table::ALL[0],
+        untidy: Vec::new(),
         ready: false,
         refused: 0,
     };

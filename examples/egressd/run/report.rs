@@ -64,10 +64,12 @@ fn problems(done: &Done, source: Option<String>) -> Vec<String> {
             )
         }));
     }
-    if let Some(Err(error)) = &done.expired {
-        wrong.push(format!("idle pins cannot be removed: {error}"));
-    }
     wrong
+}
+
+/// That idle pins stay.
+pub(crate) fn untidy(why: &str) -> Wrong {
+    Wrong::Problem(format!("idle pins cannot be removed: {why}"))
 }
 
 /// What must not be, and is after all steps.

@@ -9,7 +9,7 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 use super::control::{Control, BUDGET};
-use super::worker::now;
+use super::worker::{now, Ended};
 use crate::tool::Failure;
 
 /// How long a sweep is awaited that runs when the daemon is told to end.
@@ -59,8 +59,11 @@ impl Control {
                 // Told a second time.
                 Ok([true, ..]) if matches!(self.signals.read_signal(), Ok(Some(_))) => return,
                 Ok([_, _, _, true]) => {
-                    while let Ok(Some(done)) = self.worker.done() {
-                        let _ = self.swept(done);
+                    while let Ok(Some(ended)) = self.worker.done() {
+                        match ended {
+                            Ended::Sweep(done) => drop(self.swept(*done)),
+                            Ended::Expire(table, result) => self.tidied(table, result.err()),
+                        }
                     }
                 }
                 Ok(_) => {

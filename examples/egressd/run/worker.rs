@@ -15,7 +15,7 @@ use guideway::control::netlink::{Failures, Resolution, Resolver};
 use guideway::control::sweep::{sweep, Swept};
 use guideway::control::Deadline;
 use guideway::control::Desired;
-use guideway::egress::pins::{Report, Tick};
+use guideway::egress::pins::{Report, Table, Tick};
 use guideway::egress::Loader;
 use guideway::error::ErrorKind;
 use guideway::id::InterfaceName;
@@ -29,14 +29,25 @@ const DEADLINE: Duration = Duration::from_secs(30);
 /// How long a step waits for those who write routes: who stops the daemon waits with it.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// Something to do.
+pub(crate) enum Work {
+    Sweep(Box<Order>),
+    /// Remove idle and stale pins from a table.
+    Expire(Table),
+}
+
+/// Something that was done.
+pub(crate) enum Ended {
+    Sweep(Box<Done>),
+    Expire(Table, Result<Report, String>),
+}
+
 /// A sweep to do.
 pub(crate) struct Order {
     pub(crate) trigger: Trigger,
     pub(crate) desired: Desired,
     pub(crate) uplinks: Vec<InterfaceName>,
     pub(crate) down_hold: Duration,
-    /// Remove idle and stale pins, too.
-    pub(crate) expire: bool,
 }
 
 /// A sweep that was done.
@@ -50,8 +61,6 @@ pub(crate) struct Done {
     pub(crate) unreached: Failures,
     /// When a neighbour must be looked at again.
     pub(crate) hold: Option<Duration>,
-    /// What became of pins, where that was asked for.
-    pub(crate) expired: Option<Result<Report, String>>,
 }
 
 /// The thread has died. What the kernel has goes on forwarding; a new start goes on from there.
@@ -67,8 +76,8 @@ impl From<Gone> for Failure {
 
 /// The thread, from the side of who gives it orders.
 pub(crate) struct Worker {
-    orders: Sender<Order>,
-    done: Receiver<Done>,
+    orders: Sender<Work>,
+    done: Receiver<Ended>,
     wake: UnixStream,
     stop: Arc<AtomicBool>,
 }
@@ -89,9 +98,13 @@ impl Worker {
         std::thread::Builder::new()
             .name("sweep".to_owned())
             .spawn(move || {
-                for order in receiver {
+                for work in receiver {
+                    let ended = match work {
+                        Work::Sweep(order) => Ended::Sweep(Box::new(state.sweep(*order))),
+                        Work::Expire(table) => Ended::Expire(table, state.expire(table)),
+                    };
                     // Nobody is left to be told when the other side is gone.
-                    if sender.send(state.sweep(order)).is_err() || waker.write_all(b".").is_err() {
+                    if sender.send(ended).is_err() || waker.write_all(b".").is_err() {
                         break;
                     }
                 }
@@ -108,8 +121,8 @@ impl Worker {
     ///
     /// # Errors
     /// The thread is gone.
-    pub(crate) fn order(&self, order: Order) -> Result<(), Gone> {
-        self.orders.send(order).map_err(|_| Gone)
+    pub(crate) fn order(&self, work: Work) -> Result<(), Gone> {
+        self.orders.send(work).map_err(|_| Gone)
     }
 
     /// Begins no further step from now on.
@@ -125,7 +138,7 @@ impl Worker {
     ///
     /// # Errors
     /// The thread is gone.
-    pub(crate) fn done(&mut self) -> Result<Option<Done>, Gone> {
+    pub(crate) fn done(&mut self) -> Result<Option<Ended>, Gone> {
         let mut byte = [0];
         // Whether or not it could be read: the channel knows.
         let _ = std::io::Read::read(&mut self.wake, &mut byte);
@@ -148,8 +161,7 @@ impl State {
     fn sweep(&mut self, order: Order) -> Done {
         let start = now();
         let mut resolution = None;
-        let mut expired = None;
-        let result = self.round(&order, start, &mut resolution, &mut expired);
+        let result = self.round(&order, start, &mut resolution);
         let resolver = self.resolver.as_ref().map(|(_, resolver)| resolver);
         Done {
             trigger: order.trigger,
@@ -158,7 +170,6 @@ impl State {
             resolution,
             unreached: resolver.map(Resolver::failures).unwrap_or_default(),
             hold: resolver.and_then(Resolver::hold_until),
-            expired,
             desired: order.desired,
         }
     }
@@ -168,7 +179,6 @@ impl State {
         order: &Order,
         start: Duration,
         resolution: &mut Option<Resolution>,
-        expired: &mut Option<Result<Report, String>>,
     ) -> Result<Swept, SweepFailure> {
         let path = self.dir.path().display().to_string();
         let failed =
@@ -203,19 +213,19 @@ impl State {
         };
         let deadline = Deadline::at(start.saturating_add(DEADLINE)).patient(PATIENCE);
         let deadline = deadline.unless(&self.stop);
-        let swept = {
-            let mut live = Live::new(&mut writer);
-            sweep(&mut live, &order.desired, &mut reach, &deadline)?
-        };
-        if order.expire && !self.stop.load(Ordering::Relaxed) {
-            let report = writer.sweeper().map_err(|error| error.to_string());
-            let report = report.and_then(|sweeper| {
-                let expired = sweeper.expire(Tick::now());
-                expired.map_err(|error| error.to_string())
-            });
-            *expired = Some(report);
+        let mut live = Live::new(&mut writer);
+        sweep(&mut live, &order.desired, &mut reach, &deadline)
+    }
+
+    fn expire(&self, table: Table) -> Result<Report, String> {
+        if self.stop.load(Ordering::Relaxed) {
+            return Ok(Report::default());
         }
-        Ok(swept)
+        let writer = Loader::new(&self.dir).open();
+        let mut writer = writer.map_err(|error| error.to_string())?;
+        let sweeper = writer.sweeper().map_err(|error| error.to_string())?;
+        let report = sweeper.expire_in(table, Tick::now());
+        report.map_err(|error| error.to_string())
     }
 }
 

@@ -35,5 +35,5 @@ pub use list::{Pins, Use};
 pub use pin::{Held, Pin};
 pub use report::{Fate, Removed, Report, Standings};
 pub use status::{MemberPins, Rules, Standing, Status, TenantPins};
-pub use sweeper::{Maps, Scope, Sweeper};
+pub use sweeper::{Maps, Scope, Sweeper, Table};
 pub use tick::Tick;
