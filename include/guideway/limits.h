@@ -8,8 +8,11 @@ enum gw_abi {
 	GW_ABI_MAGIC = 0x4757514c,
 	/* "GWEG", the first word of the meta map of the egress datapath. */
 	GW_ABI_EGRESS_MAGIC = 0x47574547,
+	/* The layout of a load balancer's maps, and of the egress datapath's. */
 	GW_ABI_MAJOR = 2,
 	GW_ABI_MINOR = 0,
+	GW_ABI_EGRESS_MAJOR = 2,
+	GW_ABI_EGRESS_MINOR = 0,
 };
 
 enum gw_limit {

@@ -104,8 +104,8 @@ impl Loader {
         })?;
         let meta = limits.to_meta(abi::EgressMeta {
             magic: abi::Abi::GW_ABI_EGRESS_MAGIC.0,
-            abi_major: AbiVersion::CURRENT.major,
-            abi_minor: AbiVersion::CURRENT.minor,
+            abi_major: AbiVersion::EGRESS.major,
+            abi_minor: AbiVersion::EGRESS.minor,
             instance: *self.dir.instance().as_bytes(),
             namespace: netdev::namespace()?,
             ..Default::default()

@@ -211,10 +211,15 @@ pub struct AbiVersion {
 }
 
 impl AbiVersion {
-    /// The version of this library.
-    pub const CURRENT: Self = Self {
+    /// The version of this library's load balancers.
+    pub const QUICLB: Self = Self {
         major: abi::Abi::GW_ABI_MAJOR.0 as u16,
         minor: abi::Abi::GW_ABI_MINOR.0 as u16,
+    };
+    /// The version of this library's egress datapath.
+    pub const EGRESS: Self = Self {
+        major: abi::Abi::GW_ABI_EGRESS_MAJOR.0 as u16,
+        minor: abi::Abi::GW_ABI_EGRESS_MINOR.0 as u16,
     };
 }
 
@@ -350,6 +355,14 @@ impl Owner {
         }
     }
 
+    /// The version that this library makes.
+    const fn version(self) -> AbiVersion {
+        match self {
+            Self::QuicLb(_) => AbiVersion::QUICLB,
+            Self::Egress => AbiVersion::EGRESS,
+        }
+    }
+
     const fn instance(self) -> InstanceId {
         match self {
             Self::QuicLb(instance) => instance,
@@ -465,7 +478,7 @@ impl StateDir {
             major: half(4),
             minor: half(6),
         };
-        let supported = AbiVersion::CURRENT;
+        let supported = self.owner.version();
         if found.major != supported.major || found.minor > supported.minor {
             let path = path.display().to_string();
             return Err(StateError::Version {

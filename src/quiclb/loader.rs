@@ -68,8 +68,8 @@ impl Loader {
         let limits = self.limits;
         let meta = abi::Meta {
             magic: abi::Abi::GW_ABI_MAGIC.0,
-            abi_major: AbiVersion::CURRENT.major,
-            abi_minor: AbiVersion::CURRENT.minor,
+            abi_major: AbiVersion::QUICLB.major,
+            abi_minor: AbiVersion::QUICLB.minor,
             instance: *self.dir.instance().as_bytes(),
             flows: limits.flows,
             cids: limits.cids,

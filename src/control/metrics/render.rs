@@ -295,7 +295,7 @@ impl<'a> Writer<'a> {
         self.labelled(&m::EVENTS_SUPPRESSED, "kind", [("all", suppressed)]);
         let labels: [super::text::Pair<'_>; 3] = [
             ("version", &env!("CARGO_PKG_VERSION")),
-            ("abi", &AbiVersion::CURRENT),
+            ("abi", &AbiVersion::EGRESS),
             ("clang", &COMPILER),
         ];
         self.text.metric(&m::BUILD_INFO).sample(&labels, 1);
