@@ -33,7 +33,7 @@ pub(crate) fn run(
 ) -> Result<Done, Failure> {
     let about = |error: InstanceError| Failure::from(error).about(state.path().display());
     let egress = Egress::open(state).map_err(about)?;
-    let groups = egress.groups().map_err(about)?;
+    let groups = egress.groups_as_they_are().map_err(about)?.known;
     let needed = needed(&egress, &groups).map_err(about)?;
     let named = |sid: BaseSid| arguments.shards.contains(&sid);
     let none = Needed::default();

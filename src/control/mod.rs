@@ -60,7 +60,7 @@ pub use install::{install, Install, InstallError, InstallPolicy, Installed, Plac
 pub use invariants::{invariants, Broken, Invariants};
 pub use known::Known;
 pub use observe::{observe, observe_only};
-pub use observed::{GroupContext, Observed, Reachability, SenselessRoute, Unreached};
+pub use observed::{Damage, GroupContext, Observed, Reachability, SenselessRoute, Unreached};
 pub use plan::{MoveReason, Plan, PlannedStep, Repair, RouteEnd, RouteMove, Step};
 pub use problem::Problem;
 pub use reconcile::reconcile;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::kernel::{Failure, Kernel, Look, Routes, Stage, Tenants};
+use super::kernel::{Failure, Groups, Kernel, Look, Routes, Stage, Tenants};
 use super::observed::{GroupContext, Observed, Reachability};
 use crate::group::GroupId;
 
@@ -59,7 +59,7 @@ fn read(
     let census = |object| failed(Stage::Census, object);
 
     let (now, now_ns) = (kernel.now(), kernel.wall_ns());
-    let groups = kernel.groups().map_err(ownership("groups"))?;
+    let Groups { known, damaged } = kernel.groups().map_err(ownership("groups"))?;
     let contexts = contexts()?;
     let encap = kernel.encap().map_err(ownership("configuration"))?;
     let Routes {
@@ -79,7 +79,8 @@ fn read(
     let mut observed = Observed {
         encap,
         limits: kernel.limits(),
-        groups,
+        groups: known,
+        damaged,
         contexts,
         routes,
         senseless,

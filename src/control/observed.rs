@@ -19,8 +19,12 @@ pub struct Observed {
     pub encap: Option<Encap>,
     /// What the maps have room for.
     pub limits: Limits,
-    /// All groups that were ever opened, in no particular order.
+    /// All groups that were ever opened and of which is known what they are, in no particular order.
+    /// Of a damaged one it is what is [left](Snapshot::salvage).
     pub groups: Vec<Snapshot>,
+    /// What is wrong with groups that are damaged. One that is not among `groups` is lost: nobody
+    /// knows whose it is, and it stays as it is.
+    pub damaged: BTreeMap<GroupId, Damage>,
     /// What plans of each group depend on beside its snapshot; nothing: as after a start, with
     /// counters of zero.
     pub contexts: BTreeMap<GroupId, GroupContext>,
@@ -51,6 +55,7 @@ impl Observed {
             encap: None,
             limits,
             groups: Vec::new(),
+            damaged: BTreeMap::new(),
             contexts: BTreeMap::new(),
             routes: BTreeMap::new(),
             senseless: BTreeMap::new(),
@@ -62,6 +67,15 @@ impl Observed {
             now_ns,
         }
     }
+}
+
+/// What is wrong with what is published of a group. Packets go on by what they have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Damage {
+    /// What it is.
+    pub why: String,
+    /// What can be done about it where no plan mends it, if that is known.
+    pub remedy: Option<&'static str>,
 }
 
 /// What a plan of a group depends on beside its snapshot.

@@ -64,6 +64,21 @@ pub enum Problem {
         /// Why.
         error: PlanError,
     },
+    /// What is published of a group is damaged, and this plan does not mend it. Packets go on by what
+    /// they have, and other groups by what is wanted.
+    #[error("group {group} is damaged, {}: {}", ends(*class, *routes), advised(why, *remedy))]
+    Damaged {
+        /// The group.
+        group: GroupId,
+        /// Whose it is; none if that cannot be told, so that its class has no group.
+        class: Option<Class>,
+        /// Routes that name it.
+        routes: u64,
+        /// What is wrong.
+        why: String,
+        /// What can be done about it, if that is known.
+        remedy: Option<&'static str>,
+    },
     /// A shard is not reached.
     #[error("shard {sid} is not reached: {why}")]
     Unreached {
@@ -193,6 +208,7 @@ impl Problem {
             Self::NoGroupLeft(_) => "no-group-left",
             Self::DuplicateClass { .. } => "duplicate-class",
             Self::Group { .. } => "group",
+            Self::Damaged { .. } => "damaged",
             Self::Unreached { .. } => "unreached",
             Self::NotAsked { .. } => "not-asked",
             Self::OverruledDead { .. } => "overruled-dead",
@@ -207,5 +223,20 @@ impl Problem {
             Self::TenantDisagrees { .. } => "tenant-disagrees",
             Self::TenantUnknown { .. } => "tenant-unknown",
         }
+    }
+}
+
+/// What becomes of a damaged group.
+fn ends(class: Option<Class>, routes: u64) -> String {
+    match class {
+        Some(class) => format!("written anew when {class} is published next"),
+        None => format!("and left as it is with its {routes} routes"),
+    }
+}
+
+fn advised(why: &str, remedy: Option<&'static str>) -> String {
+    match remedy {
+        Some(remedy) => format!("{why}; {remedy}"),
+        None => why.to_owned(),
     }
 }

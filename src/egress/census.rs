@@ -49,8 +49,10 @@ impl Egress {
     /// The routes cannot be read to the end, or the groups cannot.
     pub fn census(&self) -> Result<RouteCensus, InstanceError> {
         let started = Instant::now();
-        let live = self.groups()?.into_iter();
-        let live: BTreeMap<_, _> = live
+        let groups = self.groups_as_they_are()?;
+        let live: BTreeMap<_, _> = groups
+            .known
+            .iter()
             .map(|group| (group.group, (group.incarnation, group.forwards())))
             .collect();
         let mut census = RouteCensus::default();
@@ -63,6 +65,10 @@ impl Egress {
                     if let Some((group, incarnation)) = route.group() {
                         *census.groups.entry(group).or_default() += 1;
                         let live = live.get(&group);
+                        // Of one that is lost nobody knows which tenure it is in.
+                        if live.is_none() && groups.damaged.contains_key(&group) {
+                            return ControlFlow::Continue(());
+                        }
                         let named = live.filter(|(live, _)| *live == incarnation);
                         census.stale += u64::from(named.is_none());
                         census.dead += u64::from(named.is_none_or(|(_, forwards)| !forwards));

@@ -111,7 +111,7 @@ impl InstanceError {
                 Some("nothing tells which version made it: remove the directory by hand")
             }
             Self::State(StateError::NoInstance { .. }) => Some("apply a specification first"),
-            Self::Orphan { .. } => {
+            Self::Orphan { .. } | Self::Image(_) => {
                 Some("detach it with --purge, which forgets all pins, then apply the specification")
             }
             Self::Limits { .. } => Some(

@@ -5,6 +5,7 @@
 //! CAP_SYS_ADMIN. So each snapshot is pinned, before it is published as `NAME-next`, afterwards as
 //! `NAME`, and the live one is recognised by its id.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use super::error::InstanceError;
@@ -18,6 +19,35 @@ use crate::kernel::statedir::Section;
 
 /// Name of the map of a configuration, in the kernel's listings.
 const CONFIG: &str = "gw_eg_conf";
+
+/// All groups of an instance.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct Groups {
+    /// Those of which is known what they are, in order: sound ones, and of damaged ones what is
+    /// [left](group::Snapshot::salvage).
+    pub known: Vec<group::Snapshot>,
+    /// What is wrong with those that are damaged. Packets go on by what they have.
+    pub damaged: BTreeMap<GroupId, InstanceError>,
+}
+
+impl Groups {
+    /// A group that is damaged so that nobody knows whose it is.
+    #[must_use]
+    pub fn lost(&self) -> Option<GroupId> {
+        let known = |group: &&GroupId| self.known.iter().any(|known| known.group == **group);
+        self.damaged.keys().find(|group| !known(group)).copied()
+    }
+}
+
+/// A group that was opened.
+type Seen = Result<group::Snapshot, Damaged>;
+
+/// A group that is damaged.
+pub(super) struct Damaged {
+    pub(super) error: InstanceError,
+    pub(super) rest: Option<group::Snapshot>,
+}
 
 /// What is published by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -115,15 +145,11 @@ impl Egress {
     /// # Errors
     /// [`InstanceError::Orphan`] if one is live that is not pinned here, or it makes no sense.
     pub fn group(&self, group: GroupId) -> Result<Option<group::Snapshot>, InstanceError> {
-        if u32::from(group.get()) >= self.maps.groups.len() {
-            return Ok(None);
+        match self.group_as_it_is(group)? {
+            Some(Ok(snapshot)) => Ok(Some(snapshot)),
+            Some(Err(damaged)) => Err(damaged.error),
+            None => Ok(None),
         }
-        let Some(live) = self.live(Subject::Group(group))? else {
-            return Ok(None);
-        };
-        let bytes = live.read()?;
-        let snapshot = group::Snapshot::from_bytes(group, &bytes, self.limits.groups)?;
-        Ok(Some(snapshot))
     }
 
     /// All groups that were ever opened, in order.
@@ -133,6 +159,46 @@ impl Egress {
     pub fn groups(&self) -> Result<Vec<group::Snapshot>, InstanceError> {
         let groups = self.group_ids().map(|group| self.group(group));
         groups.filter_map(Result::transpose).collect()
+    }
+
+    /// All groups that were ever opened, those included that are damaged: one that is keeps nobody
+    /// from seeing the others.
+    ///
+    /// # Errors
+    /// The kernel refuses to read.
+    pub fn groups_as_they_are(&self) -> Result<Groups, InstanceError> {
+        let mut groups = Groups::default();
+        for group in self.group_ids() {
+            match self.group_as_it_is(group)? {
+                None => {}
+                Some(Ok(snapshot)) => groups.known.push(snapshot),
+                Some(Err(damaged)) => {
+                    groups.known.extend(damaged.rest);
+                    groups.damaged.insert(group, damaged.error);
+                }
+            }
+        }
+        Ok(groups)
+    }
+
+    pub(super) fn group_as_it_is(&self, group: GroupId) -> Result<Option<Seen>, InstanceError> {
+        if u32::from(group.get()) >= self.maps.groups.len() {
+            return Ok(None);
+        }
+        let live = match self.live(Subject::Group(group)) {
+            Ok(None) => return Ok(None),
+            Ok(Some(live)) => live,
+            Err(error @ InstanceError::Orphan { .. }) => {
+                return Ok(Some(Err(Damaged { error, rest: None })));
+            }
+            Err(error) => return Err(error),
+        };
+        let (bytes, limits) = (live.read()?, self.limits.groups);
+        let seen = group::Snapshot::from_bytes(group, &bytes, limits);
+        Ok(Some(seen.map_err(|error| Damaged {
+            error: error.into(),
+            rest: group::Snapshot::salvage(group, &bytes, limits),
+        })))
     }
 
     /// How packets are encapsulated; none before that was published: nothing is forwarded then.

@@ -53,7 +53,7 @@ pub use events::{Event, EventKind, EventStream};
 pub use instance::{Egress, Writer};
 pub use ledger::RouteError;
 pub use limits::{LimitError, Limits};
-pub use live::Subject;
+pub use live::{Groups, Subject};
 pub use loader::Loader;
 pub use preflight::{preflight, PreflightCheck};
 pub use publish::{Aborted, Published, Step};

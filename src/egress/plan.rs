@@ -78,6 +78,7 @@ impl Egress {
             high_water,
             counters,
             now_ns: clock::wall_ns(),
+            rewrite: false,
         }
     }
 }

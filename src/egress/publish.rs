@@ -179,7 +179,7 @@ impl Writer {
         mut observer: impl FnMut(Subject, Step) -> Result<(), Aborted>,
     ) -> Result<bool, PublishError> {
         encap.check()?;
-        // What makes no sense is replaced.
+        // What cannot be read, or makes no sense, is replaced.
         if self.encap().ok().flatten().as_ref() == Some(encap) {
             return Ok(false);
         }
@@ -203,17 +203,17 @@ impl Writer {
             return Ok(());
         }
         let (group, class) = (plan.group(), plan.class());
-        for other in self.group_ids().filter(|other| *other != group) {
-            let live = self.group(other)?;
-            if live.is_some_and(|live| live.forwards() && live.class == class) {
-                return Err(PublishError::ClaimedClass {
-                    class,
-                    group,
-                    other,
-                });
-            }
+        let groups = self.groups_as_they_are()?.known.into_iter();
+        let mut others = groups.filter(|other| other.group != group);
+        let claim = others.find(|other| other.forwards() && other.class == class);
+        match claim.map(|claim| claim.group) {
+            Some(other) => Err(PublishError::ClaimedClass {
+                class,
+                group,
+                other,
+            }),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// Whether the plans fit the instance and each other.
@@ -261,7 +261,12 @@ impl Batch<'_> {
     /// Everything up to the swap.
     fn prepare(&mut self, plan: &GroupPlan) -> Result<Prepared, PublishError> {
         let group = plan.group();
-        let live = self.writer.group(group)?;
+        let live = match self.writer.group_as_it_is(group)? {
+            Some(Err(damaged)) if plan.repairs() => damaged.rest,
+            Some(Err(damaged)) => return Err(damaged.error.into()),
+            Some(Ok(live)) => Some(live),
+            None => None,
+        };
         let live = live.map(|live| live.publication);
         if live != plan.base() {
             let base = plan.base();

@@ -336,7 +336,7 @@ impl<'w> RetireGuard<'w> {
         let tenants: BTreeMap<_, _> = tenants
             .map(|tenant| (tenant.table, tenant.hash_table))
             .collect();
-        let live = self.writer.groups()?;
+        let live = self.writer.groups_as_they_are()?.known;
         let mut report = MoveReport::default();
         let mut wrong = Vec::new();
         self.writer.for_each_route(|row| {

@@ -100,8 +100,14 @@ impl GroupTicket<'_> {
 
     /// For a guard, which gives it its own lifetime.
     pub(super) fn new(egress: &Egress, class: Class) -> Result<Self, TicketError> {
-        let mut claims = egress.groups()?;
+        let mut groups = egress.groups_as_they_are()?;
+        let lost = groups.lost().and_then(|lost| groups.damaged.remove(&lost));
+        let mut claims = groups.known;
         claims.retain(|group| group.class == class);
+        // It may be the class's.
+        if let (true, Some(error)) = (claims.is_empty(), lost) {
+            return Err(error.into());
+        }
         let rank = |state| match state {
             State::Open => 0,
             State::Closing => 1,

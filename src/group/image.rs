@@ -17,8 +17,8 @@ use crate::maglev::{Digest, SlotIndex};
 use crate::placement::HashGroup;
 use crate::srv6::{BaseSid, Mtu, NextHop};
 
-const HEADER_BYTES: usize = size_of::<abi::GroupHeader>();
-const MEMBER_BYTES: usize = size_of::<abi::Member>();
+pub(super) const HEADER_BYTES: usize = size_of::<abi::GroupHeader>();
+pub(super) const MEMBER_BYTES: usize = size_of::<abi::Member>();
 const WORD_BYTES: usize = size_of::<u16>();
 const LAYOUT: u32 = abi::GroupLayout::GW_GROUP_LAYOUT.0;
 const ENABLED: u32 = GroupFlag::GW_GROUP_ENABLED.0;
@@ -85,14 +85,14 @@ impl Limits {
         abi::snapshot_bytes(self.members() as usize, self.table_size().slots())
     }
 
-    const fn table_at(self) -> usize {
+    pub(super) const fn table_at(self) -> usize {
         HEADER_BYTES + self.members() as usize * MEMBER_BYTES
     }
 }
 
 /// Makes the errors of one group.
 #[derive(Clone, Copy)]
-struct At(GroupId);
+pub(super) struct At(pub(super) GroupId);
 
 impl At {
     fn header(self, field: &'static str, value: impl ToString) -> ImageError {
@@ -218,7 +218,7 @@ impl Snapshot {
     }
 
     /// With an empty table.
-    fn of_header(
+    pub(super) fn of_header(
         group: GroupId,
         header: &abi::GroupHeader,
         members: Vec<Member>,
@@ -364,7 +364,11 @@ fn row_of(member: &Member) -> abi::Member {
 }
 
 /// The member in a row; none in an empty one.
-fn member_of(at: At, slot: usize, row: abi::Member) -> Result<Option<Member>, ImageError> {
+pub(super) fn member_of(
+    at: At,
+    slot: usize,
+    row: abi::Member,
+) -> Result<Option<Member>, ImageError> {
     if bytes_of(&row) == bytes_of(&abi::Member::zeroed()) {
         return Ok(None);
     }

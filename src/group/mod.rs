@@ -53,7 +53,8 @@
 //! are the texts of their base SIDs: the same shards give the same table on every node, whatever
 //! slots they have there.
 //!
-//! What packets read is [`Snapshot::to_bytes`], and [`Snapshot::from_bytes`] reads it back.
+//! What packets read is [`Snapshot::to_bytes`], and [`Snapshot::from_bytes`] reads it back;
+//! [`Snapshot::salvage`] what is left of one that is damaged.
 #![forbid(unsafe_code)]
 
 mod class;
@@ -64,6 +65,7 @@ mod limits;
 mod number;
 mod places;
 mod plan;
+mod salvage;
 mod settings;
 mod slots;
 mod snapshot;
@@ -76,7 +78,7 @@ pub use error::PlanError;
 pub use image::ImageError;
 pub use limits::{LimitError, Limits};
 pub use number::{Generation, GroupId, HighWater, Incarnation, Publication, Slot, StalePlan};
-pub use places::{allocate, Duplicate, NoGroupLeft, Place, Places};
+pub use places::{allocate, allocate_beside, Duplicate, NoGroupLeft, Place, Places};
 pub use plan::{close, disable, plan, track, Change, Context, GroupPlan};
 pub use settings::{HashMode, InvalidPinIdle, PinIdle, Settings};
 pub use snapshot::{Counters, Member, Snapshot, State};

@@ -96,6 +96,17 @@ pub fn allocate(
     routes: impl Fn(GroupId) -> u64,
     limits: Limits,
 ) -> Places {
+    allocate_beside(classes, published, &BTreeSet::new(), routes, limits)
+}
+
+/// As [`allocate`], where nobody knows whose these `others` are: no class gets one of them.
+pub fn allocate_beside(
+    classes: &Classes,
+    published: &[Snapshot],
+    others: &BTreeSet<GroupId>,
+    routes: impl Fn(GroupId) -> u64,
+    limits: Limits,
+) -> Places {
     let mut published: Vec<&Snapshot> = published.iter().collect();
     published.sort_by_key(|snapshot| snapshot.group);
     let (mut unconfigured, mut duplicates) = (Vec::new(), Vec::new());
@@ -124,7 +135,10 @@ pub fn allocate(
 
     let hash_groups = hash_groups(classes, &published, &owned);
     let mut taken: BTreeSet<_> = owned.iter().flatten().map(|one| one.group).collect();
-    let ids = || (0..limits.groups().into()).filter_map(GroupId::new);
+    let ids = || {
+        let ids = (0..limits.groups().into()).filter_map(GroupId::new);
+        ids.filter(|id| !others.contains(id))
+    };
     let state = |id| {
         let found = published.iter().find(|one| one.group == id);
         found.map(|found| found.state)

@@ -26,6 +26,9 @@ pub struct Context<'a> {
     pub counters: &'a [Counters],
     /// The real-time clock in nanoseconds.
     pub now_ns: u64,
+    /// Whether what is published is damaged, and `previous` what is [left](Snapshot::salvage) of it: it
+    /// is to be written anew even if it is as it should be.
+    pub rewrite: bool,
 }
 
 /// What a plan does to its group.
@@ -62,6 +65,7 @@ pub struct GroupPlan {
     upstream_compatible: bool,
     rewrites_routes: bool,
     moves_unpinned: bool,
+    repairs: bool,
     warnings: Vec<Warning>,
 }
 
@@ -305,7 +309,8 @@ fn finish(
         table: table.slots().into(),
         digest: table.digest(),
     };
-    let unchanged = previous.filter(|previous| {
+    let sound = previous.filter(|_| !context.rewrite);
+    let unchanged = sound.filter(|previous| {
         let numbers = Snapshot {
             publication: snapshot.publication,
             published_ns: snapshot.published_ns,
@@ -350,6 +355,7 @@ fn finish(
         ),
         rewrites_routes,
         moves_unpinned,
+        repairs: context.rewrite,
         warnings: warnings(continues, &snapshot, &table),
         snapshot,
     })
@@ -448,6 +454,12 @@ impl GroupPlan {
     #[must_use]
     pub const fn moves_unpinned(&self) -> bool {
         self.moves_unpinned
+    }
+
+    /// Whether what is published is damaged, so that it is written anew.
+    #[must_use]
+    pub const fn repairs(&self) -> bool {
+        self.repairs
     }
 
     /// What may not be meant.

@@ -77,7 +77,7 @@ fn id(number: u32) -> GroupId {
 }
 
 fn group_of(kernel: &dyn Kernel, group: GroupId) -> Option<Snapshot> {
-    let groups = kernel.groups().expect("readable");
+    let groups = kernel.groups().expect("readable").known;
     groups.into_iter().find(|live| live.group == group)
 }
 
@@ -93,6 +93,7 @@ fn with_context<T>(
         high_water: known.high_water,
         counters: &known.counters,
         now_ns: kernel.wall_ns(),
+        rewrite: false,
     };
     work(group_of(kernel, group).as_ref(), &context)
 }
@@ -177,7 +178,7 @@ fn groups_are_published_as_they_were_planned() {
         assert_eq!(kernel.limits(), limits());
         let none = kernel.context(id(0)).expect("readable");
         assert_eq!(none.high_water.next(), None);
-        assert!(kernel.groups().expect("readable").is_empty());
+        assert!(kernel.groups().expect("readable").known.is_empty());
         let first = planned(kernel, 0, Class::Nat66, &[1, 2]);
         assert_eq!(first.change(), Change::Open);
         publish(kernel, &first);
@@ -235,7 +236,7 @@ fn one_group_may_fail_where_others_succeed() {
         let beyond = beyond.expect("a plan");
         let error = kernel.publish(&[beyond]).expect_err("no such group");
         assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
-        assert_eq!(kernel.groups().expect("readable").len(), 2);
+        assert_eq!(kernel.groups().expect("readable").known.len(), 2);
     });
 }
 
@@ -292,7 +293,7 @@ fn a_group_is_disabled_with_a_proof_alone() {
         drop(guard);
         let text = "group 0 is disabled, only a closing one can be disabled";
         assert_eq!(fault(kernel, 0), text);
-        let states: Vec<_> = kernel.groups().expect("readable");
+        let states: Vec<_> = kernel.groups().expect("readable").known;
         assert!(states.iter().all(|live| live.state == State::Disabled));
         // Numbers go on from there.
         let incarnation = states[0].incarnation;

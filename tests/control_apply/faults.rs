@@ -277,6 +277,26 @@ fn what_others_spoiled_is_repaired() {
     .run();
 }
 
+/// A group of which a member's row is damaged is published anew, and where that fails, the next time.
+#[test]
+fn what_is_damaged_is_published_anew() {
+    let spoil = |fake: &Fake| {
+        let groups = fake.world(|world| world.groups.clone());
+        let group = groups.values().find(|group| group.class == Class::Nat66);
+        let mut rest = group.expect("a group").clone();
+        rest.members.remove(0);
+        rest.table.fill(0xffff);
+        fake.damage(rest.group, Some(rest));
+    };
+    Scenario {
+        spoil,
+        // Whose table was damaged.
+        watched: vec![(Class::Nat66, false), (nat64(NAT64), true)],
+        ..Scenario::new(mixed(), mixed())
+    }
+    .run();
+}
+
 /// Groups are closed and retired by one class at a time: where one fails the other goes on.
 #[test]
 fn what_does_not_depend_on_a_failure_is_done() {

@@ -2,7 +2,9 @@
 //! An instance in a test's own piece of kernel.
 
 use guideway::egress::{Egress, Limits, Loader, Writer};
+use guideway::group::GroupId;
 use guideway::kernel::map::{Map, Update};
+use guideway::kernel::snapshot;
 use guideway::kernel::statedir::{Section, StateDir, StateRoot};
 use guideway::route::Key;
 use guideway::tenant::Tenant;
@@ -31,6 +33,29 @@ pub(crate) fn open() -> Egress {
 
 fn map(name: &str) -> Map {
     Map::open_any(&dir().pin(Section::Maps, name)).expect("a map")
+}
+
+/// Puts another snapshot of a group into force without this library's publication.
+pub(crate) fn damage(group: GroupId, change: impl FnOnce(&mut Vec<u8>)) {
+    let path = dir().pin(Section::Generations, &format!("g{group}"));
+    let shape = Map::open_any(&path).expect("a snapshot").shape().clone();
+    let mut bytes = snapshot::Snapshot::open(&path, &shape)
+        .and_then(|live| Ok(live.read()?))
+        .expect("readable");
+    change(&mut bytes);
+    let damaged = snapshot::Snapshot::create(&shape).expect("a snapshot");
+    damaged.fill(&bytes).expect("filled");
+    damaged.freeze().expect("frozen");
+    lose(&format!("g{group}"));
+    damaged.map().pin(&path).expect("pinned");
+    let slots = snapshot::Slots::new(map("gw_groups")).expect("slots");
+    slots.swap(group.get().into(), &damaged).expect("swapped");
+}
+
+/// Removes a pin of what is in force: nobody can read it any more, and packets go on by it.
+pub(crate) fn lose(name: &str) {
+    let path = dir().pin(Section::Generations, name);
+    std::fs::remove_file(path).expect("a pin");
 }
 
 /// Writes the row of an interface, as a program does that keeps no barrier.

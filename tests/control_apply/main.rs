@@ -3,6 +3,7 @@
 //! memory where each operation fails or is the last, and on the kernel, by the same suite.
 
 mod conformance;
+mod damaged;
 mod deadline;
 mod faults;
 mod installs;

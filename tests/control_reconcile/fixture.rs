@@ -127,6 +127,7 @@ pub(crate) fn observed(tables: impl IntoIterator<Item = u32>) -> Observed {
         encap: Some(encap()),
         limits: limits(),
         groups: Vec::new(),
+        damaged: BTreeMap::new(),
         contexts: BTreeMap::new(),
         routes: BTreeMap::new(),
         senseless: BTreeMap::new(),

@@ -5,6 +5,7 @@
 //!
 //! `GW_LONG=1` starts from ten times as many random states.
 
+mod damaged;
 mod document;
 mod effect;
 mod eligibility;

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use guideway::control::{
-    reconcile, Desired, Known, Mode, Observed, Plan, Problem, Shard, Unreached, Verdict,
+    reconcile, Damage, Desired, Known, Mode, Observed, Plan, Problem, Shard, Unreached, Verdict,
 };
 use guideway::group::{
     Class, Generation, GroupId, HashMode, Incarnation, Publication, Settings, Snapshot, State,
@@ -127,6 +127,8 @@ pub(crate) enum Change {
     Reach(u16, u8),
     /// A group is another one than it was.
     Group(u8, u8, u32),
+    /// What is published of a group is damaged; whether anybody knows whose it is.
+    Damage(u8, u8),
     /// The process starts again, and knows no more than what is published.
     Restart,
 }
@@ -145,6 +147,7 @@ pub(crate) fn change() -> impl Strategy<Value = Change> {
         3 => (0..SHARDS + 2, any::<u8>()).prop_map(|(shard, way)| Change::Reach(shard, way)),
         4 => (0_u8..4, any::<u8>(), any::<u32>())
             .prop_map(|(group, what, number)| Change::Group(group, what, number)),
+        1 => (0_u8..4, any::<u8>()).prop_map(|(group, what)| Change::Damage(group, what)),
         1 => Just(Change::Restart),
     ]
 }
@@ -264,8 +267,23 @@ impl Change {
                     .ok()
                     .map(|bytes| Snapshot::from_bytes(id, &bytes, limits()));
                 if let Some(Ok(group)) = read {
+                    world.0.damaged.remove(&id);
                     world.0.groups.retain(|other| other.group != id);
                     world.0.groups.push(group);
+                }
+            }
+            Self::Damage(id, what) => {
+                let id = GroupId::new(u32::from(*id)).expect("an index");
+                let mut groups = world.0.groups.iter_mut();
+                let Some(group) = groups.find(|group| group.group == id) else {
+                    return;
+                };
+                group.members.truncate(usize::from(what % 5));
+                group.table.fill(0xffff);
+                let why = "random".to_owned();
+                world.0.damaged.insert(id, Damage { why, remedy: None });
+                if what >> 6 == 0 {
+                    world.0.groups.retain(|group| group.group != id);
                 }
             }
             Self::Restart => world.0.contexts.clear(),
@@ -376,6 +394,31 @@ impl Line<'_> {
         groups.find(|group| group.class == class && group.state == State::Open)
     }
 
+    /// Whether a lost group may be a class's, so that it has no other.
+    fn is_lost(&self, class: Class) -> bool {
+        self.lost().any(|group| {
+            let routes = self.world.0.routes.iter();
+            let named = routes.filter(|(_, route)| self.names(route, group));
+            let named: BTreeSet<_> = named
+                .filter_map(|(key, _)| self.class_of(key.prefix))
+                .collect();
+            named.is_empty() || named.contains(&class)
+        })
+    }
+
+    fn lost(&self) -> impl Iterator<Item = GroupId> + '_ {
+        let damaged = self.world.0.damaged.keys().copied();
+        damaged.filter(|group| self.world.group(*group).is_none())
+    }
+
+    fn names(&self, route: &Route, group: GroupId) -> bool {
+        route.group().is_some_and(|(named, _)| named == group)
+    }
+
+    fn names_lost(&self, route: &Route) -> bool {
+        self.lost().any(|group| self.names(route, group))
+    }
+
     fn has_interface(&self, table: TableId) -> bool {
         self.world.0.tenants.values().any(|row| row.table == table)
     }
@@ -407,7 +450,7 @@ impl Line<'_> {
             let told = kinds(self.plan, class);
             let missing = told.contains("no-group-left") || told.contains("group");
             assert!(
-                self.open(class).is_some() || missing,
+                self.open(class).is_some() || missing || self.is_lost(class),
                 "{class} has no group"
             );
         }
@@ -468,12 +511,22 @@ impl Line<'_> {
             }
             let Some(class) = self.class_of(key.prefix) else {
                 let live = route.group().is_none() || self.live(route).is_some();
-                assert!(live, "{key} names a group that is not there");
+                assert!(
+                    live || self.names_lost(route),
+                    "{key} names a group that is not there"
+                );
                 continue;
             };
             let has_interface = self.has_interface(key.table);
             match route.target {
                 Target::Pass => {}
+                Target::Group { .. } if self.names_lost(route) => {
+                    let stays = match hashed {
+                        true => self.open(class).is_none() || !has_interface,
+                        false => self.first_static().is_none(),
+                    };
+                    assert!(stays, "{key} names a lost group");
+                }
                 Target::Group { .. } => {
                     let named = self.live(route).map(|live| live.class);
                     assert_eq!(named, Some(class), "{key}");
@@ -534,6 +587,13 @@ fn ends_in_line(world: &mut World, wish: &Wish) {
     world.settle(&desired);
     let plan = reconcile(&world.0, &desired);
     assert!(plan.is_empty());
+    for group in world.0.damaged.keys() {
+        let is_told = |problem: &Problem| match problem {
+            Problem::Damaged { group: told, .. } => told == group,
+            _ => false,
+        };
+        assert!(plan.problems.iter().any(is_told), "{group} is damaged");
+    }
     let line = Line {
         world,
         desired: &desired,

@@ -90,6 +90,8 @@ impl World {
         assert!(!(opens && rest.iter().any(claims)), "two groups of a class");
         let context = self.0.contexts.entry(plan.group()).or_default();
         context.high_water.claim(plan).expect("fresh numbers");
+        assert_eq!(plan.repairs(), self.0.damaged.contains_key(&plan.group()));
+        self.0.damaged.remove(&plan.group());
         self.0.groups = rest;
         self.0.groups.push(plan.snapshot().clone());
     }
@@ -207,6 +209,7 @@ impl World {
             high_water: context.high_water,
             counters: &context.counters,
             now_ns: 2,
+            rewrite: false,
         };
         let plan = group::disable(&live, &context).expect("a plan");
         self.publish(&plan);

@@ -298,6 +298,83 @@ fn a_wrong_table_is_put_right() {
     assert_eq!(plan.snapshot().table, right.table);
 }
 
+/// Rows and words that make no sense cost those alone that they are about; the rest is published anew
+/// under the numbers that it had, also where nothing else is to change.
+#[test]
+fn what_is_left_of_a_damaged_snapshot_keeps_its_numbers() {
+    let mut group = example();
+    let right = group.snapshot().clone();
+    let good = right.to_bytes(group.limits).expect("it fits");
+    let third = HEADER + 2 * MEMBER;
+    let damages: [(usize, &[u8], &[usize]); 5] = [
+        // A flag of a member, the SID of the other one, a word of the table, a count.
+        (HEADER + 17, &[0xff], &[1]),
+        (third + 15, &[1], &[0]),
+        (HEADER + 3 * MEMBER, &[1], &[0, 1]),
+        (26, &[7], &[0, 1]),
+        // Two with the same number.
+        (third + 20, &[1], &[]),
+    ];
+    for (at, value, left) in damages {
+        let mut bytes = good.clone();
+        bytes[at..at + value.len()].copy_from_slice(value);
+        Snapshot::from_bytes(id(5), &bytes, group.limits).expect_err("damage");
+        let rest = Snapshot::salvage(id(5), &bytes, group.limits).expect("a sound header");
+        let kept: Vec<_> = left.iter().map(|place| right.members[*place]).collect();
+        assert_eq!(rest.members, kept, "at {at}");
+        let expected = Snapshot {
+            members: kept.clone(),
+            table: rest.table.clone(),
+            ..right.clone()
+        };
+        assert_eq!(rest, expected, "at {at}");
+        group.published = Some(rest.clone());
+        let context = guideway::group::Context {
+            limits: group.limits,
+            rewrite: true,
+            ..Default::default()
+        };
+        let same = |sid| right.member_by_sid(sid).and_then(|member| member.next_hop);
+        let plan = guideway::group::track(&rest, same, &context).expect("a plan");
+        assert!(plan.is_changed() && plan.repairs(), "at {at}");
+        let mended = plan.snapshot();
+        let tenures = |of: &Snapshot| -> Vec<_> {
+            let members = of.members.iter();
+            members
+                .map(|one| (one.slot, one.generation, one.sid))
+                .collect()
+        };
+        assert_eq!(tenures(mended), tenures(&rest), "at {at}");
+        assert_eq!(mended.incarnation, right.incarnation);
+        assert_eq!(plan.base(), Some(right.publication));
+        let bytes = mended.to_bytes(group.limits).expect("it fits");
+        assert!(Snapshot::from_bytes(id(5), &bytes, group.limits).is_ok());
+    }
+}
+
+/// Nothing is taken from a header that makes no sense, nor one whose numbers are behind the members'.
+#[test]
+fn a_damaged_header_is_not_relied_on() {
+    let group = example();
+    let good = group.snapshot().to_bytes(group.limits).expect("it fits");
+    // The layout, flags, tenure, publication, next generation (twice), size of the table, class.
+    for (at, value) in [
+        (0, 9),
+        (4, 64),
+        (8, 0),
+        (12, 0),
+        (16, 0),
+        (16, 2),
+        (20, 12),
+        (41, 9),
+    ] {
+        let mut bytes = good.clone();
+        bytes[at] = value;
+        assert_eq!(Snapshot::salvage(id(5), &bytes, group.limits), None, "{at}");
+    }
+    assert_eq!(Snapshot::salvage(id(5), &good[1..], group.limits), None);
+}
+
 proptest! {
     /// Whatever is published is read back as what it was.
     #[test]
@@ -337,6 +414,10 @@ proptest! {
         let length = bytes.len();
         for (at, value) in changes {
             bytes[at % length] = value;
+        }
+        if let Some(rest) = Snapshot::salvage(id(5), &bytes, group.limits) {
+            let again = rest.to_bytes(group.limits).expect("it fits");
+            prop_assert_eq!(Snapshot::from_bytes(id(5), &again, group.limits), Ok(rest));
         }
         if let Ok(read) = Snapshot::from_bytes(id(5), &bytes, group.limits) {
             prop_assert_eq!(read.to_bytes(group.limits), Ok(bytes));

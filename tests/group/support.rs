@@ -119,6 +119,7 @@ impl Group {
             high_water: self.high_water,
             counters: &self.counters,
             now_ns: 7,
+            rewrite: false,
         }
     }
 

@@ -196,10 +196,10 @@ impl State {
                     let cause = KernelError::new(error.kind(), error);
                     failed(Stage::Resolve, "ways to shards", cause)
                 })?;
-                let groups = writer.groups();
+                let groups = writer.groups_as_they_are();
                 let groups =
                     groups.map_err(|error| failed(Stage::Ownership, "groups", error.into()))?;
-                resolver.remember(&groups);
+                resolver.remember(&groups.known);
                 resolver
             }
         };

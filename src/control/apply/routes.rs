@@ -72,7 +72,8 @@ impl Run<'_> {
             let there = there.map_err(|cause| Failure::new(Stage::Census, "routes", cause))?;
             let live = guard.groups();
             let live = live.map_err(|cause| Failure::new(Stage::Ownership, "groups", cause))?;
-            let open = live.iter().filter(|live| live.state == State::Open);
+            let open = live.known.iter();
+            let open = open.filter(|live| live.state == State::Open);
             let open: BTreeSet<_> = open.map(|live| live.class).collect();
             let mut reports = Vec::with_capacity(steps.len());
             for &(tenant, routes) in &steps {
@@ -272,7 +273,8 @@ fn retire(guard: &mut dyn Exclusive, groups: &[Retired]) -> Result<Vec<Retiremen
         .map_err(|cause| Failure::new(Stage::Census, "routes", cause))?;
     let mut moved = Vec::with_capacity(groups.len());
     for retired in groups {
-        let state = live.iter().find(|live| live.group == retired.group);
+        let mut known = live.known.iter();
+        let state = known.find(|live| live.group == retired.group);
         let state = state.map(|live| (live.class, live.state));
         moved.push(match state {
             Some((class, State::Closing)) if class == retired.class => {

@@ -11,8 +11,8 @@ use super::state::Hold;
 use super::FakeRoutes;
 use crate::abi::RouteKind;
 use crate::control::kernel::{
-    ChangeReport, Checked, Exclusive, Failure, KernelError, Look, Operation, Part, RouteChange,
-    RouteWriters, Routes, Shared, Stage, Ticket,
+    ChangeReport, Checked, Exclusive, Failure, Groups, KernelError, Look, Operation, Part,
+    RouteChange, RouteWriters, Routes, Shared, Stage, Ticket,
 };
 use crate::egress::{Published, RouteError, StillReferenced, TicketError};
 use crate::egress_spec::RouteTarget;
@@ -134,6 +134,7 @@ impl<'p> FakeExclusive<'p> {
                 high_water: mark.unwrap_or_default(),
                 counters: &[],
                 now_ns,
+                rewrite: false,
             };
             let live = state.world.groups.get(&group);
             let live = live.ok_or(crate::egress::GroupError::Absent { group })?;
@@ -154,7 +155,7 @@ impl Exclusive for FakeExclusive<'_> {
         self.waited
     }
 
-    fn groups(&self) -> Result<Vec<Snapshot>, KernelError> {
+    fn groups(&self) -> Result<Groups, KernelError> {
         self.process.groups()
     }
 

@@ -41,7 +41,7 @@ use self::process::Process;
 use self::state::State;
 use super::kernel::Operation;
 use crate::abi;
-use crate::group::Limits;
+use crate::group::{GroupId, Limits, Snapshot};
 use crate::oracle::egress::{decide, Decision, Packet, PinUse, Pins, World};
 use crate::route::{Key, Route};
 use crate::tenant::Tenant;
@@ -150,8 +150,20 @@ impl Fake {
     }
 
     /// Puts a group into force without a publication.
-    pub fn force_group(&self, snapshot: crate::group::Snapshot) {
-        self.with(|state| state.world.groups.insert(snapshot.group, snapshot));
+    pub fn force_group(&self, snapshot: Snapshot) {
+        self.with(|state| {
+            state.damaged.remove(&snapshot.group);
+            state.world.groups.insert(snapshot.group, snapshot)
+        });
+    }
+
+    /// Damages what is published of a group. `rest` is what is left of it, which packets find as well;
+    /// none: nobody can read it any more, and packets go on by what they have.
+    pub fn damage(&self, group: GroupId, rest: Option<Snapshot>) {
+        self.with(|state| {
+            state.damaged.insert(group, rest.is_some());
+            state.world.groups.extend(rest.map(|rest| (group, rest)));
+        });
     }
 
     /// Looks at what packets find; rows that make no sense are not in it.

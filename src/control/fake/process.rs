@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use super::state::{Marks, State};
 use super::{locked, Fake};
-use crate::control::kernel::{KernelError, Look, Operation, Part, PinCounts, Routes, Tenants};
+use crate::control::kernel::{
+    Groups, KernelError, Look, Operation, Part, PinCounts, Routes, Tenants,
+};
 use crate::encap::Encap;
 use crate::error::ErrorKind;
-use crate::group::{Limits, Snapshot};
+use crate::group::Limits;
 
 /// Number of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -204,7 +206,7 @@ impl Look for Process {
         self.run(Operation::Read(Part::Encap), |state| Ok(state.world.encap))
     }
 
-    fn groups(&self) -> Result<Vec<Snapshot>, KernelError> {
+    fn groups(&self) -> Result<Groups, KernelError> {
         self.run(Operation::Read(Part::Groups), |state| Ok(state.groups()))
     }
 
@@ -245,7 +247,7 @@ macro_rules! look {
                 self.process.encap()
             }
 
-            fn groups(&self) -> Result<Vec<Snapshot>, KernelError> {
+            fn groups(&self) -> Result<Groups, KernelError> {
                 self.process.groups()
             }
 

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use super::guards::FakeExclusive;
 use super::process::Process;
+use super::state::lost_group;
 use super::FakeKernel;
 use crate::control::kernel::{Exclusive, Kernel, KernelError, Look, Operation, Part};
 use crate::control::observed::GroupContext;
 use crate::egress::{PublishError, Published, Step, Subject};
 use crate::encap::Encap;
 use crate::error::ErrorKind;
-use crate::group::{Change, GroupId, GroupPlan};
+use crate::group::{Change, GroupId, GroupPlan, Snapshot};
 
 impl Kernel for FakeKernel {
     fn context(&self, group: GroupId) -> Result<GroupContext, KernelError> {
@@ -125,6 +126,7 @@ impl Process {
             }
             if step == Step::Swap {
                 let snapshot = plan.snapshot().clone();
+                state.damaged.remove(&plan.group());
                 state.world.groups.insert(plan.group(), snapshot);
             }
             Ok(())
@@ -136,6 +138,13 @@ impl Process {
         let group = plan.group();
         let pid = self.pid();
         let is_changed = self.alive(|state| {
+            let is_unread = match state.damaged.get(&group) {
+                None => false,
+                Some(known) => !(*known && plan.repairs()),
+            };
+            if is_unread {
+                return Err(PublishError::Instance(lost_group(group)).into());
+            }
             let live = state.world.groups.get(&group);
             let live = live.map(|live| live.publication);
             if live != plan.base() {
@@ -146,9 +155,11 @@ impl Process {
                 return Ok(false);
             }
             let class = plan.class();
-            let mut others = state.world.groups.values();
-            let claim = others
-                .find(|other| other.group != group && other.forwards() && other.class == class);
+            let claims = |other: &&Snapshot| {
+                let known = other.group != group && !state.is_lost(other.group);
+                known && other.forwards() && other.class == class
+            };
+            let claim = state.world.groups.values().find(claims);
             if let (Change::Open, Some(other)) = (plan.change(), claim) {
                 let other = other.group;
                 return Err(PublishError::ClaimedClass {

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use super::process::{Life, Pid};
 use crate::abi::{self, RouteKind};
-use crate::control::kernel::{PinCounts, RouteChange, Routes};
-use crate::control::observed::SenselessRoute;
-use crate::egress::{Changed, RouteError, TicketError};
+use crate::control::kernel::{Groups, PinCounts, RouteChange, Routes};
+use crate::control::observed::{Damage, SenselessRoute};
+use crate::egress::{Changed, InstanceError, RouteError, Subject, TicketError};
 use crate::egress_spec::RouteTarget;
 use crate::group::{Class, Generation, GroupId, HighWater, Limits, Slot, Snapshot, State as Phase};
 use crate::oracle::egress::{Pins, World};
@@ -29,6 +29,8 @@ pub(super) struct State {
     pub(super) now: Duration,
     pub(super) world: World,
     pub(super) senseless: BTreeMap<Key, abi::Route>,
+    /// Groups that are damaged, and whether it is known what they are.
+    pub(super) damaged: BTreeMap<GroupId, bool>,
     pub(super) pins: Pins,
     /// How many routes there is room for.
     pub(super) room: usize,
@@ -53,6 +55,7 @@ impl State {
                 encap: None,
             },
             senseless: BTreeMap::new(),
+            damaged: BTreeMap::new(),
             pins: Pins::with_capacity(65_536, 65_536),
             room: 32_768,
             pids: 0,
@@ -102,8 +105,22 @@ impl State {
         self.held.remove(&hold);
     }
 
-    pub(super) fn groups(&self) -> Vec<Snapshot> {
-        self.world.groups.values().cloned().collect()
+    pub(super) fn is_lost(&self, group: GroupId) -> bool {
+        self.damaged.get(&group) == Some(&false)
+    }
+
+    pub(super) fn groups(&self) -> Groups {
+        let groups = self.world.groups.values();
+        let known = groups.filter(|live| !self.is_lost(live.group));
+        let damage = |(&group, _)| {
+            let why = format!("group {group} was damaged");
+            let remedy = Some("make another node");
+            (group, Damage { why, remedy })
+        };
+        Groups {
+            known: known.cloned().collect(),
+            damaged: self.damaged.iter().map(damage).collect(),
+        }
     }
 
     pub(super) fn routes(&self) -> Routes {
@@ -169,7 +186,15 @@ impl State {
             Phase::Disabled => 2,
         };
         let claims = self.world.groups.values();
-        let claims: Vec<_> = claims.filter(|live| live.class == class).collect();
+        let claims = claims.filter(|live| live.class == class && !self.is_lost(live.group));
+        let claims: Vec<_> = claims.collect();
+        let mut damaged = self.damaged.keys();
+        if let (true, Some(&lost)) = (
+            claims.is_empty(),
+            damaged.find(|group| self.is_lost(**group)),
+        ) {
+            return Err(lost_group(lost).into());
+        }
         let best = claims.iter().map(|live| rank(live.state)).min();
         let claims = claims
             .into_iter()
@@ -285,5 +310,14 @@ impl State {
         self.senseless.remove(&key);
         self.world.routes.insert(key, route);
         Ok(())
+    }
+}
+
+/// As if nothing in the state directory were what packets see.
+pub(super) fn lost_group(group: GroupId) -> InstanceError {
+    InstanceError::Orphan {
+        what: Subject::Group(group).to_string(),
+        id: 0,
+        path: "memory".to_owned(),
     }
 }

@@ -8,11 +8,11 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use super::{
-    ChangeReport, Checked, Exclusive, Failure, Kernel, KernelError, Look, PinCounts, RouteChange,
-    RouteWriters, Routes, Shared, Stage, Tenants, Ticket,
+    ChangeReport, Checked, Exclusive, Failure, Groups, Kernel, KernelError, Look, PinCounts,
+    RouteChange, RouteWriters, Routes, Shared, Stage, Tenants, Ticket,
 };
 use crate::abi::RouteKind;
-use crate::control::observed::{GroupContext, SenselessRoute};
+use crate::control::observed::{Damage, GroupContext, SenselessRoute};
 use crate::egress::pins::{Rules, Standing, Tick};
 use crate::egress::{
     self, Egress, GroupTicket, Published, RetireGuard, RouteError, RouteWriteGuard, Step, Subject,
@@ -178,15 +178,23 @@ impl fmt::Debug for LiveRoutes<'_> {
 fn encap(egress: &Egress, observer: &Observer) -> Result<Option<Encap>, KernelError> {
     ask(observer, Operation::Read(Part::Encap))?;
     match egress.encap() {
-        // What makes no sense is replaced.
-        Err(egress::InstanceError::Row(_)) => Ok(None),
+        // It says nothing that is not wanted anyway, so it is replaced.
+        Err(egress::InstanceError::Row(_) | egress::InstanceError::Orphan { .. }) => Ok(None),
         read => Ok(read?),
     }
 }
 
-fn groups(egress: &Egress, observer: &Observer) -> Result<Vec<Snapshot>, KernelError> {
+fn groups(egress: &Egress, observer: &Observer) -> Result<Groups, KernelError> {
     ask(observer, Operation::Read(Part::Groups))?;
-    Ok(egress.groups()?)
+    let egress::Groups { known, damaged } = egress.groups_as_they_are()?;
+    let damaged = damaged.into_iter().map(|(group, error)| {
+        let (why, remedy) = (error.to_string(), error.remedy());
+        (group, Damage { why, remedy })
+    });
+    Ok(Groups {
+        known,
+        damaged: damaged.collect(),
+    })
 }
 
 fn routes(egress: &Egress, observer: &Observer) -> Result<Routes, KernelError> {
@@ -228,7 +236,7 @@ fn tenants(egress: &Egress, observer: &Observer) -> Result<Tenants, KernelError>
 
 fn pins(egress: &Egress, observer: &Observer) -> Result<PinCounts, KernelError> {
     ask(observer, Operation::Read(Part::Pins))?;
-    let rules = Rules::new(&egress.groups()?);
+    let rules = Rules::new(&egress.groups_as_they_are()?.known);
     let now = Tick::now();
     let mut counts = PinCounts::new();
     egress.pins()?.for_each(|pin| {
@@ -262,7 +270,7 @@ macro_rules! look {
                 encap(&self.$egress, &self.observer)
             }
 
-            fn groups(&self) -> Result<Vec<Snapshot>, KernelError> {
+            fn groups(&self) -> Result<Groups, KernelError> {
                 groups(&self.$egress, &self.observer)
             }
 
@@ -386,7 +394,7 @@ impl Exclusive for LiveExclusive<'_> {
         self.waited
     }
 
-    fn groups(&self) -> Result<Vec<Snapshot>, KernelError> {
+    fn groups(&self) -> Result<Groups, KernelError> {
         groups(self.guard.egress(), self.observer)
     }
 

@@ -15,7 +15,7 @@ pub use error::{Failure, KernelError};
 pub use live::{Aborted, Live, LiveRoutes, Operation, Part};
 
 pub use super::metrics::Stage;
-use super::observed::{GroupContext, SenselessRoute};
+use super::observed::{Damage, GroupContext, SenselessRoute};
 use crate::egress::{Changed, Published};
 use crate::egress_spec::RouteTarget;
 use crate::encap::Encap;
@@ -24,6 +24,17 @@ use crate::group::{
 };
 use crate::route::{Key, Prefix, Route, RowError, TableId};
 use crate::tenant::Tenant;
+
+/// All groups that were ever opened.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Groups {
+    /// Those of which is known what they are, in order; see [`Observed::groups`].
+    ///
+    /// [`Observed::groups`]: super::Observed::groups
+    pub known: Vec<Snapshot>,
+    /// What is wrong with those that are damaged.
+    pub damaged: BTreeMap<GroupId, Damage>,
+}
 
 /// All routes, as far as their rows make sense.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -133,17 +144,18 @@ pub trait Look {
     /// What the maps have room for.
     fn limits(&self) -> Limits;
 
-    /// How packets are encapsulated; none before that was published, or if it makes no sense.
+    /// How packets are encapsulated; none before that was published, or if what is in force cannot be
+    /// read or makes no sense.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The kernel refuses to read.
     fn encap(&self) -> Result<Option<Encap>, KernelError>;
 
-    /// All groups that were ever opened, in order.
+    /// All groups that were ever opened. One that is damaged keeps nobody from seeing the others.
     ///
     /// # Errors
-    /// One cannot be read, or makes no sense.
-    fn groups(&self) -> Result<Vec<Snapshot>, KernelError>;
+    /// The kernel refuses to read.
+    fn groups(&self) -> Result<Groups, KernelError>;
 
     /// All routes.
     ///
@@ -206,7 +218,7 @@ pub trait Exclusive {
     ///
     /// # Errors
     /// As there.
-    fn groups(&self) -> Result<Vec<Snapshot>, KernelError>;
+    fn groups(&self) -> Result<Groups, KernelError>;
 
     /// All routes: nobody writes any meanwhile.
     ///

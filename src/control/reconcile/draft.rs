@@ -194,6 +194,7 @@ fn changes(plans: &[GroupPlan]) -> String {
         match plan.change() {
             Change::Open => format!("{class} opens"),
             Change::Reopen => format!("{class} opens again"),
+            _ if plan.repairs() => format!("{class} is damaged, and written anew"),
             _ => {
                 let (joined, left) = (plan.joined().len(), plan.left().len());
                 format!("{class} changes ({joined} join, {left} leave)")

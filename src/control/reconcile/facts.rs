@@ -37,6 +37,8 @@ pub(super) enum Tenure<'a> {
     Live(&'a Snapshot),
     /// The group is in another one.
     Over,
+    /// Nobody knows which one the group is in.
+    Lost,
     /// The group is disabled or was never opened.
     Dead,
 }
@@ -120,6 +122,7 @@ impl<'a> Facts<'a> {
 
     pub(super) fn tenure(&self, group: GroupId, incarnation: Incarnation) -> Tenure<'a> {
         match self.groups.get(&group) {
+            None if self.observed.damaged.contains_key(&group) => Tenure::Lost,
             None => Tenure::Dead,
             Some(live) if live.incarnation != incarnation => Tenure::Over,
             Some(live) if live.forwards() => Tenure::Live(live),
@@ -181,6 +184,7 @@ impl<'a> Facts<'a> {
             high_water: context.high_water,
             counters: &context.counters,
             now_ns: self.observed.now_ns,
+            rewrite: self.observed.damaged.contains_key(&group),
         };
         plan(self.groups.get(&group).copied(), &context)
     }
@@ -193,6 +197,31 @@ impl<'a> Facts<'a> {
                 self.next_hop(sid, published)
             };
             group::track(live, next_hop, context)
+        })
+    }
+
+    /// Groups of which nobody knows whose they are.
+    pub(super) fn lost(&self) -> BTreeSet<GroupId> {
+        let damaged = self.observed.damaged.keys().copied();
+        damaged
+            .filter(|group| !self.groups.contains_key(group))
+            .collect()
+    }
+
+    /// Whether a lost group may be a class's: one that none but routes of other classes name is not,
+    /// and neither if another group forwards for the class.
+    pub(super) fn may_have_lost(&self, class: Class) -> bool {
+        let mut live = self.groups.values();
+        if live.any(|live| live.forwards() && live.class == class) {
+            return false;
+        }
+        self.lost().into_iter().any(|group| {
+            let routes = self.observed.routes.iter();
+            let named = routes
+                .filter(|(_, route)| route.group().is_some_and(|(named, _)| named == group))
+                .filter_map(|(key, _)| self.class_of(key.prefix));
+            let named: BTreeSet<_> = named.collect();
+            named.is_empty() || named.contains(&class)
         })
     }
 
@@ -237,7 +266,7 @@ impl<'a> Facts<'a> {
             let Some((group, incarnation)) = route.group().filter(|_| is_foreign(route)) else {
                 continue;
             };
-            if !matches!(self.tenure(group, incarnation), Tenure::Live(_)) {
+            if matches!(self.tenure(group, incarnation), Tenure::Over | Tenure::Dead) {
                 dead.entry(group).or_default().count(*key);
             }
         }

@@ -12,8 +12,8 @@ use crate::control::plan::{MoveReason, RouteEnd};
 use crate::control::problem::Problem;
 use crate::egress_spec::RouteTarget;
 use crate::group::{
-    self, allocate, Candidate, Class, GroupId, GroupPlan, GroupSpec, Place, Places, PlanError,
-    Snapshot, State,
+    self, allocate_beside, Candidate, Class, GroupId, GroupPlan, GroupSpec, Place, Places,
+    PlanError, Snapshot, State,
 };
 use crate::placement::Scope;
 use crate::route::{Block, Key, Route, Target};
@@ -29,7 +29,8 @@ pub(super) fn draft(facts: &Facts<'_>, pool: &Pool<'_>, draft: &mut Draft) {
         .map(|group| (*group).clone())
         .collect();
     let limits = facts.observed.limits;
-    let places = allocate(&facts.desired.classes, &published, named, limits);
+    let classes = &facts.desired.classes;
+    let places = allocate_beside(classes, &published, &facts.lost(), named, limits);
     let hashed = Hashed {
         facts,
         pool,
@@ -54,6 +55,10 @@ fn own_groups(facts: &Facts<'_>, pool: &Pool<'_>, places: &Places, draft: &mut D
                 continue;
             }
         };
+        // Its routes name the lost group, and its pins are there: another one would move them all.
+        if facts.may_have_lost(place.class) {
+            continue;
+        }
         match plan_group(facts, pool, place, &mut draft.problems) {
             Ok(plan) => {
                 own.insert(place.class, plan.snapshot().clone());
@@ -256,8 +261,8 @@ impl Hashed<'_> {
                 let reason = match self.facts.tenure(group, incarnation) {
                     Tenure::Live(live) if live.class != class => MoveReason::WrongClass,
                     // The other group of the class serves it as long as its own does not.
-                    Tenure::Live(_) if open.is_none() => return None,
-                    Tenure::Live(_) | Tenure::Dead => MoveReason::Orphan,
+                    Tenure::Live(_) | Tenure::Lost if open.is_none() => return None,
+                    Tenure::Live(_) | Tenure::Lost | Tenure::Dead => MoveReason::Orphan,
                     Tenure::Over => MoveReason::OldIncarnation,
                 };
                 lead(reason, self.wanted(class))
@@ -279,6 +284,7 @@ impl Hashed<'_> {
                 Some((MoveReason::Orphan, class, RouteTarget::Class(class)))
             }
             Tenure::Over => Some((MoveReason::OldIncarnation, class, NOWHERE)),
+            Tenure::Lost => None,
             Tenure::Dead => Some((MoveReason::Orphan, class, NOWHERE)),
         }
     }

@@ -11,8 +11,11 @@ mod tally;
 mod unsynced;
 mod write;
 
+use std::collections::BTreeSet;
+
 use draft::Draft;
 use facts::Facts;
+use tally::Tally;
 
 use super::desired::{Desired, Mode};
 use super::eligible::Pool;
@@ -20,6 +23,7 @@ use super::known::Known;
 use super::observed::Observed;
 use super::plan::Plan;
 use super::problem::Problem;
+use crate::group::GroupPlan;
 
 /// Plans what brings `observed` in line with `desired`.
 ///
@@ -60,7 +64,28 @@ pub fn reconcile(observed: &Observed, desired: &Desired) -> Plan {
         }
     }
     facts.report(&mut draft.problems);
+    damaged(&facts, &mut draft);
     let effect = predict::effect(&facts, &draft, pool.as_ref());
     predict::warn(&facts, &effect, &mut draft.problems);
     draft.finish(effect)
+}
+
+/// Tells which groups are damaged and stay so.
+fn damaged(facts: &Facts<'_>, draft: &mut Draft) {
+    let plans = [&draft.liveness, &draft.groups, &draft.closes];
+    let plans = plans.into_iter().flatten().map(GroupPlan::group);
+    let mended: BTreeSet<_> = plans.collect();
+    for (&group, damage) in &facts.observed.damaged {
+        if mended.contains(&group) {
+            continue;
+        }
+        let class = facts.groups.get(&group).map(|known| known.class);
+        draft.problems.push(Problem::Damaged {
+            group,
+            class,
+            routes: facts.named.get(&group).map_or(0, Tally::len),
+            why: damage.why.clone(),
+            remedy: damage.remedy.filter(|_| class.is_none()),
+        });
+    }
 }

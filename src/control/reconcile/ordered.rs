@@ -123,6 +123,9 @@ impl Ordered<'_> {
                     Tenure::Live(live) => {
                         return Some((MoveReason::GroupCloses, live.class, self.target()?));
                     }
+                    Tenure::Lost => {
+                        return Some((MoveReason::GroupCloses, class?, self.target()?));
+                    }
                     Tenure::Over => MoveReason::OldIncarnation,
                     Tenure::Dead => MoveReason::Orphan,
                 };

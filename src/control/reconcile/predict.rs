@@ -264,7 +264,7 @@ impl<'a> Forecast<'a> {
                 group, incarnation, ..
             } => match self.facts.tenure(group, incarnation) {
                 Tenure::Live(live) => Spread::Table(slots(live)),
-                Tenure::Over | Tenure::Dead => Spread::None,
+                Tenure::Over | Tenure::Lost | Tenure::Dead => Spread::None,
             },
             Target::Pass | Target::Block(_) => Spread::None,
         }

@@ -11,7 +11,10 @@ use crate::route::Block;
 pub(super) fn draft(facts: &Facts<'_>, draft: &mut Draft) {
     draft.problems.push(Problem::ShardsUnknown);
     if facts.desired.policy.liveness_before_sync {
-        for live in facts.groups.values().filter(|group| group.forwards()) {
+        let live = facts.groups.values().filter(|group| group.forwards());
+        // To write a damaged one anew takes members away.
+        let sound = live.filter(|live| !facts.observed.damaged.contains_key(&live.group));
+        for live in sound {
             match facts.track(live) {
                 Ok(plan) if plan.is_changed() => draft.liveness.push(plan),
                 Ok(_) => {}

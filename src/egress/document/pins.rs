@@ -101,7 +101,7 @@ pub fn pins(
     mut each: impl FnMut(PinDocument) -> ControlFlow<()>,
 ) -> Result<u64, Error> {
     let egress = Egress::open(dir)?;
-    let groups = egress.groups()?;
+    let groups = egress.groups_as_they_are()?.known;
     let rules = Rules::new(&groups);
     let groups: BTreeMap<_, _> = groups.iter().map(|group| (group.group, group)).collect();
     let (now, mut unknown) = (Tick::now(), 0);

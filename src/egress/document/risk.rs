@@ -76,7 +76,7 @@ impl Forecast {
         removed: &BTreeSet<TableId>,
         after: impl Iterator<Item = Tenant>,
     ) -> Result<Self, InstanceError> {
-        let rules = Rules::new(&egress.groups()?);
+        let rules = Rules::new(&egress.groups_as_they_are()?.known);
         let tenants = egress.tenants()?;
         let known = tenants
             .values()

@@ -124,7 +124,7 @@ fn one_by_one(writer: &mut Writer, goes: impl Fn(&Pin) -> bool) -> Result<Report
         ControlFlow::Continue(())
     });
     read.map_err(InstanceError::from)?;
-    let rules = Rules::new(&writer.groups()?);
+    let rules = Rules::new(&writer.groups_as_they_are()?.known);
     let now = Tick::now();
     let sweeper = writer.sweeper()?;
     for pin in &going {

@@ -24,9 +24,9 @@ impl Egress {
     /// is not taken into account.
     ///
     /// # Errors
-    /// As [`groups`](Self::groups), and the kernel refuses to read.
+    /// The kernel refuses to read.
     pub fn pin_status(&self, now: Tick) -> Result<Status, InstanceError> {
-        let rules = Rules::new(&self.groups()?);
+        let rules = Rules::new(&self.groups_as_they_are()?.known);
         Ok(self.pins()?.status(&rules, now)?)
     }
 
