@@ -37,6 +37,16 @@ const volatile struct {
 	struct gw_event_bucket event_bucket[0];
 	struct gw_trace_note trace_note[0];
 	struct gw_meta meta[0];
+	struct gw_offload_active offload_active[0];
+	struct gw_offload_generation offload_generation[0];
+	struct gw_offload_service_key offload_service_key[0];
+	struct gw_offload_service offload_service[0];
+	struct gw_offload_key offload_key[0];
+	struct gw_offload_config offload_config[0];
+	struct gw_offload_id_key offload_id_key[0];
+	struct gw_offload_id offload_id[0];
+	struct gw_offload_binding offload_binding[0];
+	struct gw_offload_epoch offload_epoch[0];
 	struct gw_egress_meta egress_meta[0];
 	struct __sk_buff sk_buff[0];
 	struct gw_tenant tenant[0];
@@ -79,6 +89,7 @@ const volatile struct {
 	enum gw_tick tick[0];
 	enum gw_abi abi[0];
 	enum gw_limit limit[0];
+	enum gw_offload_limit offload_limit[0];
 	enum gw_slot_word slot_word[0];
 	enum gw_index index[0];
 	enum gw_reason reason[0];

@@ -7,13 +7,12 @@
  * reason. The backend owns the service's address and answers the client itself, so replies are
  * never seen here, and forwarding writes MAC addresses and nothing else.
  */
-#include "lib/count.h"
-#include "lib/emit.h"
-#include "lib/note.h"
 #include "lib/parse.h"
 #include "lib/route.h"
 #include "lib/send.h"
-#include "lib/service.h"
+#include GW_PROFILE_COUNTERS
+#include GW_PROFILE_RECORDS
+#include GW_PROFILE_REPORT
 
 static __always_inline int gw_verdict(__u32 reason, int action)
 {
@@ -24,15 +23,14 @@ static __always_inline int gw_verdict(__u32 reason, int action)
 	return reason < GW_REASON_FRAGMENT_DROP ? XDP_PASS : XDP_DROP;
 }
 
-SEC("xdp.frags")
+SEC(GW_SECTION)
 int gw_quiclb(struct xdp_md *ctx)
 {
 	struct gw_run run = { .ctx = ctx };
 	struct gw_packet *packet;
-	__u32 zero = 0;
 	int step;
 
-	packet = bpf_map_lookup_elem(&gw_ql_packet, &zero);
+	packet = gw_packet_memory();
 	if (!packet)
 		return XDP_ABORTED;
 	gw_reset(packet);
@@ -48,14 +46,12 @@ int gw_quiclb(struct xdp_md *ctx)
 	if (step == GW_PLACED)
 		step = gw_send(&run);
 
-	packet->reason = -step;
+	packet->reason = gw_settled(packet, -step);
 	gw_forget();
 	gw_count_reason(packet->reason);
 	gw_count_service(packet);
 	gw_count_backend(packet);
-	gw_report(ctx, packet);
-	if (gw_tracing)
-		gw_note(packet);
+	gw_tell_end(ctx, packet);
 	return gw_verdict(packet->reason, packet->action);
 }
 

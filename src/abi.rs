@@ -41,9 +41,15 @@ pub use types::{
     gw_generation as Generation, gw_group_flag as GroupFlag, gw_group_header as GroupHeader,
     gw_group_layout as GroupLayout, gw_index as Index, gw_key_request as KeyRequest,
     gw_level as Level, gw_limit as Limit, gw_member as Member, gw_member_flag as MemberFlag,
-    gw_meta as Meta, gw_next_hop as NextHop, gw_occupancy as Occupancy, gw_pin as Pin,
-    gw_pin_bind as PinBind, gw_pin_counts as PinCounts, gw_pin_fate as PinFate,
-    gw_pin_key as PinKey, gw_pin_kind as PinKind, gw_pin_one as PinOne, gw_pin_pass as PinPass,
+    gw_meta as Meta, gw_next_hop as NextHop, gw_occupancy as Occupancy,
+    gw_offload_active as OffloadActive, gw_offload_binding as OffloadBinding,
+    gw_offload_config as OffloadConfig, gw_offload_epoch as OffloadEpoch,
+    gw_offload_generation as OffloadGeneration, gw_offload_id as OffloadId,
+    gw_offload_id_key as OffloadIdKey, gw_offload_key as OffloadKey,
+    gw_offload_limit as OffloadLimit, gw_offload_service as OffloadService,
+    gw_offload_service_key as OffloadServiceKey, gw_pin as Pin, gw_pin_bind as PinBind,
+    gw_pin_counts as PinCounts, gw_pin_fate as PinFate, gw_pin_key as PinKey,
+    gw_pin_kind as PinKind, gw_pin_one as PinOne, gw_pin_pass as PinPass,
     gw_pin_removal as PinRemoval, gw_pin_scope as PinScope, gw_pin_state as PinState,
     gw_pin_use as PinUse, gw_pins_result as PinsResult, gw_policy as Policy,
     gw_quic_config as QuicConfig, gw_quic_mode as QuicMode, gw_reason as Reason,
@@ -173,6 +179,19 @@ pod! {
     }
     PinPass { now_tick, scope, table_id, group_id, slot, generation, removal, zero, counts }
     PinOne { bind, source, flow, kind, fate, zero }
+    OffloadActive { generation }
+    OffloadGeneration { hash_final, hash_key }
+    OffloadServiceKey { generation, service, zero }
+    OffloadService {
+        id, slots, flags, stats, backends, routing, fragments, unknown_server_id, unhealthy,
+        short_dcid_len, zero,
+    }
+    OffloadKey { generation, service, index }
+    OffloadConfig { server_id_len, nonce_len, cid_len, mode, encodes_length, zero }
+    OffloadIdKey { generation, service, config, length, zero, bytes }
+    OffloadId { row, zero, flags }
+    OffloadBinding { tag, row, incarnation, epoch, zero }
+    OffloadEpoch { epoch, zero }
     EgressMeta {
         magic, abi_major, abi_minor, instance, tenants, routes, groups, members, table_size, pins,
         flow_pins, ring_bytes, namespace,

@@ -15,6 +15,7 @@ pub mod map;
 pub mod memory;
 pub mod netdev;
 pub mod object;
+pub mod offload_object;
 pub mod pin_object;
 pub mod probe;
 pub mod program;

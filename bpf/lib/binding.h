@@ -15,7 +15,7 @@
 
 #include "entry.h"
 #include "errno.h"
-#include "service.h"
+#include "place.h"
 
 /* The age at which the time of the last packet is written again: a write takes the line from other CPUs. */
 #define GW_FRESH_NS 1000000000ULL
@@ -41,36 +41,6 @@ _Static_assert((GW_BINDING_DEAD & GW_BINDING_TOUCHED) == GW_BINDING_DEAD &&
 static __always_inline bool gw_is_registered(__u32 state)
 {
 	return (state & GW_BINDING_ORIGIN) == GW_BINDING_REGISTERED;
-}
-
-/* Whether a backend in this state keeps what it has. */
-static __always_inline bool gw_is_usable(int state)
-{
-	return state == GW_BACKEND_READY || state == GW_BACKEND_DRAINING;
-}
-
-/*
- * Takes the backend in a row and gives its state, or why the packet leaves. There is none in a row
- * that the service does not have: bindings may be older than the generation.
- */
-static __always_inline int gw_row_state(struct gw_run *run, __u32 row)
-{
-	int step;
-
-	if (row >= run->service->backends)
-		return GW_BACKEND_MISSING;
-	step = gw_take_row(run, row);
-	return step == GW_CONTINUE ? run->backend->state : step;
-}
-
-/* The same for what is bound: another backend in that row is not the one that was meant. */
-static __always_inline int gw_bound_state(struct gw_run *run, union gw_bind bind)
-{
-	int state = gw_row_state(run, bind.row);
-
-	if (state > GW_BACKEND_MISSING && run->backend->incarnation != bind.incarnation)
-		return GW_BACKEND_MISSING;
-	return state;
 }
 
 /* Inserts an entry, never over one that exists. */

@@ -204,7 +204,7 @@ static __always_inline bool gw_has_ended(const struct gw_binding *entry)
  * Looks the packet's connection ID up; GW_CONTINUE: it is not bound. Where it is bound to nothing and
  * the server's, its flow may bind it.
  */
-static __noinline int gw_place_by_cid(struct xdp_md *ctx, struct gw_packet *packet, void *cells,
+static __noinline int gw_place_by_bound(struct xdp_md *ctx, struct gw_packet *packet, void *cells,
 				      const struct gw_service *service)
 {
 	struct gw_run run = {
@@ -234,6 +234,11 @@ static __noinline int gw_place_by_cid(struct xdp_md *ctx, struct gw_packet *pack
 	if (gw_has_ended(entry))
 		return GW_CONTINUE;
 	return gw_follow_cid(&run, entry, bind);
+}
+
+static __always_inline int gw_place_by_cid(struct gw_run *run)
+{
+	return gw_place_by_bound(run->ctx, run->packet, run->cells, run->service);
 }
 
 #endif

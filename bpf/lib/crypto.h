@@ -6,7 +6,8 @@
 #ifndef GW_LIB_CRYPTO_H
 #define GW_LIB_CRYPTO_H
 
-#include "service.h"
+#include "run.h"
+#include GW_PROFILE_RECORDS
 
 /* The first bytes of a little-endian word: none for 0, all for 8 and more. */
 static __always_inline __u64 gw_first_bytes(__u64 word, __u32 bytes)
@@ -176,7 +177,7 @@ GW_GLOBAL int gw_decrypt(struct xdp_md *ctx, struct gw_packet *packet, __u64 con
 
 /* Whether it could. */
 static __always_inline bool gw_decrypt_server_id(const struct gw_run *run,
-						 const struct gw_quic_config *config,
+						 const gw_config_record *config,
 						 struct gw_plaintext *text)
 {
 	__u64 context = config->crypto_slot | (__u64)config->crypto_incarnation << 32;
@@ -187,7 +188,7 @@ static __always_inline bool gw_decrypt_server_id(const struct gw_run *run,
 #else
 
 static __always_inline bool gw_decrypt_server_id(const struct gw_run *run,
-						 const struct gw_quic_config *config,
+						 const gw_config_record *config,
 						 struct gw_plaintext *text)
 {
 	return false;

@@ -18,45 +18,6 @@
 
 #include "learn.h"
 
-/* The packet goes to the backend in packet->row, by packet->rule. */
-#define GW_PLACED 1
-
-static __always_inline int gw_no_backend(struct gw_packet *packet)
-{
-	gw_count(packet, GW_COUNTER_NO_BACKEND);
-	return gw_leaves(GW_REASON_NO_BACKEND);
-}
-
-/* Hashes the flow and reads its slot; the owner is in packet->row, and may be none. */
-static __always_inline int gw_find_slot(struct gw_run *run)
-{
-	const struct gw_service *service = run->service;
-	struct gw_packet *packet = run->packet;
-	const struct gw_slot *slots, *slot;
-	bool by_source = service->flags & GW_SERVICE_HASH_SOURCE;
-
-	packet->hash = gw_flow_hash(service, packet, by_source);
-	packet->slot = ((packet->hash >> 32) * service->slots) >> 32;
-	slots = gw_cell(run, service->slots_at + packet->slot / GW_CELL_SLOTS);
-	if (!slots)
-		return gw_leaves(GW_REASON_INTERNAL);
-	slot = &slots[packet->slot % GW_CELL_SLOTS];
-	packet->row = slot->owner;
-	packet->base = slot->base;
-	return GW_CONTINUE;
-}
-
-static __always_inline int gw_answer(struct gw_packet *packet, __u32 row, enum gw_rule rule,
-				     enum gw_counter outcome)
-{
-	if (row == GW_SLOT_NONE)
-		return gw_no_backend(packet);
-	packet->row = row;
-	packet->rule = rule;
-	gw_count(packet, outcome);
-	return GW_PLACED;
-}
-
 /* Inserts the flow's entry; a full table is not asked again until user space says so. */
 GW_GLOBAL int gw_insert_flow(struct gw_packet *packet, __u64 bind)
 {
@@ -134,31 +95,11 @@ static __always_inline __u32 gw_use_flow(struct gw_packet *packet, struct gw_bin
 	return state;
 }
 
-/* The tag of a flow is of its full key, whatever places it. */
-static __always_inline void gw_take_tag(struct gw_run *run)
-{
-	struct gw_packet *packet = run->packet;
-
-	packet->tag = run->service->flags & GW_SERVICE_HASH_SOURCE ?
-			      gw_flow_hash(run->service, packet, false) :
-			      packet->hash;
-}
-
 /* Whether an entry is this flow's; one that is not is somebody's who got the memory since. */
 static __always_inline bool gw_is_flow(const struct gw_packet *packet,
 				       const struct gw_binding *entry, union gw_bind bind)
 {
 	return bind.tag == packet->tag && entry->hash == packet->hash >> 32;
-}
-
-/* Takes the backend in a row of the table, which holds no empty ones. */
-static __always_inline int gw_take_occupied(struct gw_run *run, __u32 row)
-{
-	int step = gw_take_row(run, row);
-
-	if (step == GW_CONTINUE && run->backend->state == GW_BACKEND_MISSING)
-		return gw_leaves(GW_REASON_INTERNAL);
-	return step;
 }
 
 /*
@@ -366,7 +307,7 @@ static __always_inline int gw_place_missing(struct gw_run *run)
  * Places a packet of a marked slot, or of a service that tracks all. A function of its own, so that
  * the common packet does not carry its registers.
  */
-static __noinline int gw_place_by_state(struct xdp_md *ctx, struct gw_packet *packet, void *cells,
+static __noinline int gw_place_by_entry(struct xdp_md *ctx, struct gw_packet *packet, void *cells,
 					const struct gw_service *service)
 {
 	struct gw_run run = {
@@ -394,6 +335,11 @@ static __noinline int gw_place_by_state(struct xdp_md *ctx, struct gw_packet *pa
 	}
 	gw_forget();
 	return gw_place_missing(&run);
+}
+
+static __always_inline int gw_place_by_state(struct gw_run *run)
+{
+	return gw_place_by_entry(run->ctx, run->packet, run->cells, run->service);
 }
 
 #endif

@@ -11,6 +11,7 @@
 
 #include "bytes.h"
 #include "packet.h"
+#include <bpf/bpf_helpers.h>
 
 /* 2^64 divided by the golden ratio: a seed of zero multiplies by something useful too. */
 #define GW_HASH_STEP 0x9e3779b97f4a7c15ULL
@@ -71,37 +72,58 @@ static __always_inline __u32 gw_cid_hash(const struct gw_cid_key *key, __u64 see
 	return gw_hash_finish(h, s);
 }
 
+/* Both words times each other, modulo 2^64. */
+static __always_inline __u64 gw_multiply(__u64 a, __u64 b)
+{
+#ifdef GW_OFFLOAD
+	/* Cards multiply words of 32 bits, and the compiler must not know what comes of it. */
+	__u32 a0 = a, a1 = a >> 32, b0 = b, b1 = b >> 32;
+	__u64 low;
+
+	barrier_var(a0);
+	barrier_var(b0);
+	low = (__u64)a0 * b0;
+	barrier_var(low);
+	return low + ((__u64)(a0 * b1 + a1 * b0) << 32);
+#else
+	return a * b;
+#endif
+}
+
 /*
- * NH over the flow key as six words, then fmix64; k0 to k5 and f are in the service. The products
+ * NH over the flow key as six words, then fmix64, under the secret words k0 to k5 and f. The products
  * do not depend on each other. ports is the client's in the low half and the VIP's above it, 0 by
  * source; client has four words as they stand in the key.
  *
  *   h = fmix64(((m0+k0)*(m1+k1) + (m2+k2)*(m3+k3) + (m4+k4)*(m5+k5)) xor f)
  */
-static __always_inline __u64 gw_flow_hash_of(const struct gw_service *service, __u32 ports,
-					     const __u32 *client)
+static __always_inline __u64 gw_hash_flow(const __u32 *k, __u64 f, __u32 service, __u32 ports,
+					  const __u32 *client)
 {
-	const __u32 *k = service->hash_key;
 	__u64 h;
 
-	h = (__u64)(service->id + k[0]) * (__u32)(ports + k[1]) +
+	h = (__u64)(service + k[0]) * (__u32)(ports + k[1]) +
 	    (__u64)(gw_le32(client[0]) + k[2]) * (__u32)(gw_le32(client[1]) + k[3]) +
 	    (__u64)(gw_le32(client[2]) + k[4]) * (__u32)(gw_le32(client[3]) + k[5]);
-	h ^= service->hash_final;
+	h ^= f;
 	h ^= h >> 33;
-	h *= 0xff51afd7ed558ccdULL;
+	h = gw_multiply(h, 0xff51afd7ed558ccdULL);
 	h ^= h >> 33;
-	h *= 0xc4ceb9fe1a85ec53ULL;
+	h = gw_multiply(h, 0xc4ceb9fe1a85ec53ULL);
 	h ^= h >> 33;
 	return h;
 }
 
-static __always_inline __u64 gw_flow_hash(const struct gw_service *service,
-					  const struct gw_packet *packet, bool by_source)
+static __always_inline __u64 gw_flow_hash_of(const struct gw_service *service, __u32 ports,
+					     const __u32 *client)
 {
-	__u32 ports = gw_le16(packet->client_port) | (__u32)gw_le16(packet->vip_port) << 16;
+	return gw_hash_flow(service->hash_key, service->hash_final, service->id, ports, client);
+}
 
-	return gw_flow_hash_of(service, by_source ? 0 : ports, packet->client.words);
+/* The ports of the packet's flow, as its hash takes them. */
+static __always_inline __u32 gw_ports(const struct gw_packet *packet)
+{
+	return gw_le16(packet->client_port) | (__u32)gw_le16(packet->vip_port) << 16;
 }
 
 #endif

@@ -39,7 +39,8 @@ static __always_inline void gw_find_quoted_scid(struct gw_reader *reader)
 	const __u8 *bytes = (const __u8 *)packet->window;
 
 	gw_copy(reader->ctx, packet, GW_QUIC_LONG_BYTES);
-	if (!(bytes[0] & GW_QUIC_LONG) || !gw_load32(bytes, 1) ||
+	/* Behind the first byte is the version, which is not 0. */
+	if (!(bytes[0] & GW_QUIC_LONG) || !(__u32)(gw_le64(packet->window[0]) >> 8) ||
 	    gw_left(packet) < GW_QUIC_LONG_BYTES + bytes[5])
 		return;
 	gw_skip_variable(reader, GW_QUIC_LONG_BYTES + bytes[5]);

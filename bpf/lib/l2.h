@@ -30,7 +30,7 @@ static __always_inline int gw_read_ethernet(struct gw_reader *reader)
 	void *data_end = (void *)(long)reader->ctx->data_end;
 	__u16 type;
 
-	packet->frame_bytes = bpf_xdp_get_buff_len(reader->ctx);
+	packet->frame_bytes = gw_frame_bytes(reader->ctx);
 	if (data + GW_ETH_BYTES > data_end)
 		return gw_leaves(GW_REASON_SHORT_FRAME);
 	packet->end = packet->frame_bytes;

@@ -54,7 +54,7 @@ static __always_inline int gw_read_ipv4(struct gw_reader *reader, struct gw_addr
  * Goes through the extension headers from packet->protocol on, up to one that makes the packet a
  * fragment: nothing behind that one is read, because later fragments do not have it.
  */
-GW_GLOBAL int gw_walk_extensions(struct xdp_md *ctx, struct gw_packet *packet, __u32 quoted)
+GW_STEP int gw_walk_extensions(struct xdp_md *ctx, struct gw_packet *packet, __u32 quoted)
 {
 	const __u8 *header;
 	__u32 first;
@@ -97,7 +97,7 @@ GW_GLOBAL int gw_walk_extensions(struct xdp_md *ctx, struct gw_packet *packet, _
 			if (packet->fragment)
 				return GW_CONTINUE;
 		}
-		gw_forget();
+		gw_settle_headers(packet);
 	}
 	return gw_leaves(GW_REASON_EXT_HEADERS);
 }

@@ -6,13 +6,6 @@
 #include "binding.h"
 #include "count.h"
 
-/* Reports the packet under this kind, unless something more important happened to it. */
-static __always_inline void gw_tell(struct gw_packet *packet, enum gw_event_kind kind)
-{
-	if (!packet->event)
-		packet->event = kind;
-}
-
 /* The tag of the connection ID's entry. */
 static __always_inline __u16 gw_cid_tag(const struct gw_cid_key *key)
 {

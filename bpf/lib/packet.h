@@ -43,6 +43,26 @@ enum gw_quic_form {
 	GW_QUIC_IS_MALFORMED,
 };
 
+/* What a connection ID says. */
+enum gw_named {
+	GW_NAMED_NOTHING, /* not asked */
+	GW_NAMED_BACKEND, /* by packet->row; it may be unhealthy or gone */
+	GW_NAMED_UNKNOWN,
+	GW_NAMED_QUARANTINED,
+	GW_NAMED_RESERVED, /* from here on it carries no server ID, and why */
+	GW_NAMED_NO_CONFIG,
+	GW_NAMED_TOO_SHORT,
+	GW_NAMED_OTHER_LENGTH,
+	GW_NAMED_INTERNAL, /* the generation contradicts itself */
+};
+
+/* Whether it carries a server ID, of a backend or not. */
+static __always_inline bool gw_names_server(__u8 named)
+{
+	return named == GW_NAMED_BACKEND || named == GW_NAMED_UNKNOWN ||
+	       named == GW_NAMED_QUARANTINED;
+}
+
 /* A payload as far as it matters here: its first bytes as little-endian words, and what they say. */
 struct gw_quic {
 	__u64 words[2];

@@ -20,7 +20,7 @@ static __always_inline int gw_parse(struct xdp_md *ctx, struct gw_packet *packet
 			       gw_read_ipv6(&reader, &packet->client, &packet->vip, false);
 	if (step == GW_CONTINUE)
 		step = gw_read_l4(&reader);
-	gw_forget();
+	gw_settle_headers(packet);
 	return step;
 }
 

@@ -168,7 +168,7 @@ static __always_inline void gw_read_quic(struct gw_run *run)
 		quic->cid.exact = false;
 		quic->form = gw_is_stun(quic) ? GW_QUIC_IS_OTHER : GW_QUIC_IS_SHORT;
 	}
-	gw_forget();
+	gw_settle_payload(packet);
 }
 
 /* Counts a packet, and says whether it can begin a flow. */

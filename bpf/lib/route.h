@@ -7,9 +7,9 @@
 #ifndef GW_LIB_ROUTE_H
 #define GW_LIB_ROUTE_H
 
-#include "cid.h"
-#include "flow.h"
 #include "quic.h"
+#include GW_PROFILE_REPORT
+#include GW_PROFILE_STATE
 
 static __always_inline int gw_place(struct gw_run *run, enum gw_rule rule)
 {
@@ -33,7 +33,7 @@ static __always_inline int gw_place_row(struct gw_run *run)
  */
 static __always_inline int gw_place_by_flow(struct gw_run *run)
 {
-	const struct gw_service *service = run->service;
+	const gw_service_record *service = run->service;
 	struct gw_packet *packet = run->packet;
 	int step;
 
@@ -45,7 +45,7 @@ static __always_inline int gw_place_by_flow(struct gw_run *run)
 	if (packet->base == GW_SLOT_PLAIN && !(service->flags & GW_SERVICE_TRACK_ALL))
 		step = gw_answer(packet, packet->row, GW_RULE_TABLE, GW_COUNTER_PLAIN);
 	else
-		step = gw_place_by_state(run->ctx, packet, run->cells, service);
+		step = gw_place_by_state(run);
 	return step == GW_PLACED ? gw_place_row(run) : step;
 }
 
@@ -124,23 +124,6 @@ static __always_inline bool gw_may_name_server(const struct gw_run *run,
 	return quic->cid.bytes && quic->cid.bytes <= GW_MAX_CID_BYTES;
 }
 
-/*
- * Where the connection ID is, for events. One that carries a server ID has the length of its
- * config, whatever was agreed.
- */
-static __always_inline void gw_keep_cid(const struct gw_run *run, const struct gw_quic *quic)
-{
-	bool is_long = quic->form == GW_QUIC_IS_LONG;
-	__u32 bytes = is_long ? quic->cid.bytes : run->service->short_dcid_len;
-
-	if (!is_long && gw_names_server(run->packet->named))
-		bytes = run->service->configs[quic->cid.first >> 5].cid_len;
-	if (bytes > quic->cid.bytes || bytes > GW_MAX_CID_BYTES)
-		bytes = 0;
-	run->packet->cid_offset = run->packet->offset + (is_long ? GW_QUIC_LONG_BYTES : 1);
-	run->packet->cid_len = bytes;
-}
-
 /* Counts a QUIC packet, and notes what it is. */
 static __always_inline void gw_take_packet(struct gw_run *run)
 {
@@ -165,7 +148,7 @@ static __always_inline int gw_place_by_binding(struct gw_run *run)
 
 	if (!(run->service->flags & GW_SERVICE_EXACT))
 		return GW_CONTINUE;
-	step = gw_place_by_cid(run->ctx, run->packet, run->cells, run->service);
+	step = gw_place_by_cid(run);
 	gw_forget();
 	return step == GW_PLACED ? gw_place_row(run) : step;
 }
@@ -184,7 +167,7 @@ static __always_inline int gw_route_quic(struct gw_run *run)
 	if (quic->form == GW_QUIC_IS_OTHER)
 		return gw_leave_other(run, GW_REASON_NOT_QUIC);
 	packet->named = gw_may_name_server(run, quic) ? gw_decode_server_id(run) : GW_NAMED_NOTHING;
-	gw_forget();
+	gw_settle_named(packet);
 	if (packet->named == GW_NAMED_INTERNAL)
 		return gw_leaves(GW_REASON_INTERNAL);
 	/* A greased short header can look like DTLS: only one that names nothing is taken for it. */
@@ -196,6 +179,7 @@ static __always_inline int gw_route_quic(struct gw_run *run)
 	}
 	if (quic->form != GW_QUIC_IS_QUOTED && !resembles_dtls)
 		gw_take_packet(run);
+	gw_settle_kind(packet);
 	if (packet->named == GW_NAMED_BACKEND) {
 		step = gw_place_by_server_id(run);
 		if (step != GW_CONTINUE || packet->named == GW_NAMED_BACKEND)

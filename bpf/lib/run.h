@@ -3,7 +3,9 @@
 #ifndef GW_LIB_RUN_H
 #define GW_LIB_RUN_H
 
-#include "maps/quiclb.h"
+#include "profile.h"
+#include GW_PROFILE_MAPS
+#include GW_PROFILE_SETTLE
 #include "verifier.h"
 
 /*
@@ -22,9 +24,9 @@
 struct gw_run {
 	struct xdp_md *ctx;
 	struct gw_packet *packet; /* all that is not a pointer */
-	void *cells; /* the snapshot */
-	const struct gw_generation *generation;
-	const struct gw_service *service;
+	void *cells; /* the snapshot, where it is one map */
+	const gw_generation_record *generation;
+	const gw_service_record *service;
 	const struct gw_backend *backend;
 };
 

@@ -5,6 +5,7 @@
 
 #include "bytes.h"
 #include "run.h"
+#include GW_PROFILE_TARGET
 
 static __always_inline int gw_send(struct gw_run *run)
 {
@@ -12,9 +13,7 @@ static __always_inline int gw_send(struct gw_run *run)
 	__u8 *data = (void *)(long)run->ctx->data;
 	void *data_end = (void *)(long)run->ctx->data_end;
 
-	run->packet->action = backend->flags & GW_BACKEND_TX ?
-				      XDP_TX :
-				      bpf_redirect_map(&gw_ql_dev, backend->ifindex, XDP_DROP);
+	run->packet->action = gw_choose_exit(backend);
 	/* Before anything is written: a frame that is dropped leaves as it came. */
 	if (run->packet->action == XDP_DROP)
 		return gw_leaves(GW_REASON_NO_TARGET);

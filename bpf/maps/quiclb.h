@@ -10,6 +10,11 @@
 #include "lib/packet.h"
 #include <bpf/bpf_helpers.h>
 
+/* What this profile finds of a generation, a service, and a config of connection IDs. */
+typedef struct gw_generation gw_generation_record;
+typedef struct gw_service gw_service_record;
+typedef struct gw_quic_config gw_config_record;
+
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__type(key, __u32);

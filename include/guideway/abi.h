@@ -12,6 +12,7 @@
 #include "group.h"
 #include "limits.h"
 #include "meta.h"
+#include "offload.h"
 #include "pins.h"
 #include "reasons.h"
 #include "service.h"
@@ -48,6 +49,16 @@ GW_SIZE(gw_event, 88);
 GW_SIZE(gw_event_bucket, 48);
 GW_SIZE(gw_trace_note, 48);
 GW_SIZE(gw_meta, 56);
+GW_SIZE(gw_offload_active, 8);
+GW_SIZE(gw_offload_generation, 32);
+GW_SIZE(gw_offload_service_key, 32);
+GW_SIZE(gw_offload_service, 24);
+GW_SIZE(gw_offload_key, 16);
+GW_SIZE(gw_offload_config, 8);
+GW_SIZE(gw_offload_id_key, 32);
+GW_SIZE(gw_offload_id, 8);
+GW_SIZE(gw_offload_binding, 16);
+GW_SIZE(gw_offload_epoch, 8);
 GW_SIZE(gw_egress_meta, 64);
 GW_SIZE(gw_tenant, 64);
 GW_SIZE(gw_route_key, 28);

@@ -30,5 +30,6 @@ skeletons! {
     quiclb
     #[cfg(guideway_keys)]
     quiclb_keys
+    quiclb_offload
     sweep
 }

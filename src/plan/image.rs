@@ -245,34 +245,45 @@ impl Layout {
     }
 }
 
-/// Puts every service, and one entry per address and protocol for fragments, into the directory.
-fn directory(generation: &Generation, at: usize) -> Result<Directory, ImageError> {
+/// The keys that packets look for: each with the service that it leads to, or one of those that
+/// share an entry for fragments, and whether it is shared.
+pub(super) fn keys(generation: &Generation) -> Vec<(abi::ServiceKey, usize, bool)> {
     let mut fragment_entries: HashMap<(IpAddr, u8), (usize, bool)> = HashMap::new();
-    let mut entries = Vec::new();
+    let mut keys = Vec::new();
     for (index, service) in generation.spec.services().iter().enumerate() {
-        let key = service_key(service.vip, service.protocol.number(), service.port);
-        entries.push(DirectoryEntry {
-            key,
-            service: index,
-            shared: false,
-            index: 0,
-        });
+        let protocol = service.protocol.number();
+        keys.push((
+            service_key(service.vip, protocol, service.port),
+            index,
+            false,
+        ));
         fragment_entries
-            .entry((service.vip, service.protocol.number()))
+            .entry((service.vip, protocol))
             .and_modify(|(_, shared)| *shared = true)
             .or_insert((index, false));
     }
     let mut fragment_entries: Vec<_> = fragment_entries.into_iter().collect();
     fragment_entries.sort_unstable();
-    for ((vip, protocol), (service, shared)) in fragment_entries {
-        let key = service_key(vip, protocol, 0);
-        entries.push(DirectoryEntry {
+    let of_fragments = fragment_entries
+        .into_iter()
+        .map(|((vip, protocol), (service, shared))| {
+            (service_key(vip, protocol, 0), service, shared)
+        });
+    keys.extend(of_fragments);
+    keys
+}
+
+/// Puts every key into the directory.
+fn directory(generation: &Generation, at: usize) -> Result<Directory, ImageError> {
+    let mut entries: Vec<_> = keys(generation)
+        .into_iter()
+        .map(|(key, service, shared)| DirectoryEntry {
             key,
             service,
             shared,
             index: 0,
-        });
-    }
+        })
+        .collect();
     let (mask, seed, places) = place("services", entries.len(), |entry, seed| {
         directory_hash(&entries[entry].key, seed)
     })?;
@@ -332,7 +343,7 @@ fn try_place(entries: usize, size: usize, hash: impl Fn(usize) -> u32) -> Option
 }
 
 /// The key under which packets to this address, protocol and port find their service.
-fn service_key(vip: IpAddr, protocol: u8, port: u16) -> abi::ServiceKey {
+pub(super) fn service_key(vip: IpAddr, protocol: u8, port: u16) -> abi::ServiceKey {
     let mut key = abi::ServiceKey {
         protocol,
         port: port.to_be(),
@@ -374,16 +385,8 @@ fn service_record(
         backends: placed.rows.len() as u16,
         routing: routing(service),
         fragments: fragments(service),
-        unknown_server_id: match service.quic.unknown_server_id {
-            UnknownServerId::Drop => abi::Policy::GW_POLICY_DROP,
-            UnknownServerId::Fallback => abi::Policy::GW_POLICY_FALLBACK,
-        }
-        .0 as u8,
-        unhealthy: match service.quic.unhealthy {
-            Unhealthy::Drop => abi::Policy::GW_POLICY_DROP,
-            Unhealthy::Fallback => abi::Policy::GW_POLICY_FALLBACK,
-        }
-        .0 as u8,
+        unknown_server_id: unknown_server_id(service),
+        unhealthy: unhealthy(service),
         short_dcid_len: service.short_dcid_len,
         ..Default::default()
     };
@@ -400,7 +403,7 @@ fn service_record(
     record
 }
 
-fn flags(service: &Service, placed: &PlacedService) -> u32 {
+pub(super) fn flags(service: &Service, placed: &PlacedService) -> u32 {
     use abi::ServiceFlag as Flag;
     [
         (service.reads_quic(), Flag::GW_SERVICE_QUIC),
@@ -417,7 +420,7 @@ fn flags(service: &Service, placed: &PlacedService) -> u32 {
     .fold(0, |flags, (_, flag)| flags | flag.0)
 }
 
-fn routing(service: &Service) -> u8 {
+pub(super) fn routing(service: &Service) -> u8 {
     match service.quic.routing {
         Routing::ServerId => abi::Routing::GW_ROUTING_SERVER_ID,
         Routing::Learned => abi::Routing::GW_ROUTING_LEARNED,
@@ -426,7 +429,23 @@ fn routing(service: &Service) -> u8 {
     .0 as u8
 }
 
-fn fragments(service: &Service) -> u8 {
+pub(super) fn unknown_server_id(service: &Service) -> u8 {
+    match service.quic.unknown_server_id {
+        UnknownServerId::Drop => abi::Policy::GW_POLICY_DROP,
+        UnknownServerId::Fallback => abi::Policy::GW_POLICY_FALLBACK,
+    }
+    .0 as u8
+}
+
+pub(super) fn unhealthy(service: &Service) -> u8 {
+    match service.quic.unhealthy {
+        Unhealthy::Drop => abi::Policy::GW_POLICY_DROP,
+        Unhealthy::Fallback => abi::Policy::GW_POLICY_FALLBACK,
+    }
+    .0 as u8
+}
+
+pub(super) fn fragments(service: &Service) -> u8 {
     match service.fragments {
         Fragments::Drop => abi::Fragments::GW_FRAGMENTS_DROP,
         Fragments::Pass => abi::Fragments::GW_FRAGMENTS_PASS,
@@ -435,7 +454,7 @@ fn fragments(service: &Service) -> u8 {
     .0 as u8
 }
 
-fn config_record(config: &CidConfig, contexts: &[PlacedContext]) -> abi::QuicConfig {
+pub(super) fn config_record(config: &CidConfig, contexts: &[PlacedContext]) -> abi::QuicConfig {
     let context = contexts
         .iter()
         .find(|context| Some(context.key) == config.key);
@@ -459,7 +478,7 @@ fn config_record(config: &CidConfig, contexts: &[PlacedContext]) -> abi::QuicCon
     }
 }
 
-fn backend_record(backend: &PlacedBackend) -> abi::Backend {
+pub(super) fn backend_record(backend: &PlacedBackend) -> abi::Backend {
     let mut flags = 0;
     if backend.transmit {
         flags |= abi::BackendFlag::GW_BACKEND_TX.0;
@@ -485,7 +504,7 @@ fn backend_record(backend: &PlacedBackend) -> abi::Backend {
     }
 }
 
-fn server_id_record(entry: &PlacedServerId) -> abi::ServerId {
+pub(super) fn server_id_record(entry: &PlacedServerId) -> abi::ServerId {
     let mut bytes = [0; 16];
     let id = entry.server_id.as_bytes();
     bytes[..id.len()].copy_from_slice(id);

@@ -15,6 +15,7 @@ mod compare;
 mod contexts;
 mod disruption;
 mod document;
+mod elements;
 mod file;
 mod forecast;
 mod generation;
@@ -44,6 +45,7 @@ pub use document::{
     BackendPlan, Base, Change, ConfigPlan, Options, PlanDocument, PlanResult, PlanSchema,
     ServicePlan, TablePlan,
 };
+pub use elements::Elements;
 pub use file::PlanFile;
 pub use generation::{Generation, PlacedBackend, PlacedServerId, PlacedService};
 pub use image::{Image, ImageError};

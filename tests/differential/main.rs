@@ -65,7 +65,7 @@ fn under_one_specification(
 ) {
     let mut random = Random::new(seed);
     let since_ns = monotonic_coarse_ns();
-    let (document, generation) = specs::generation(&mut random, machine.world(), since_ns);
+    let (document, generation) = marks::generation(&mut random, machine.world(), since_ns);
     let pool = Pool::new(&mut random, &generation);
     let mut state = state::random(
         &mut random,

@@ -4,14 +4,31 @@
 use std::sync::Arc;
 
 use guideway::affinity::rules::{Slot, SlotKind};
-use guideway::plan::{Generation, PlacedService};
-use guideway::service::Tracking;
+use guideway::plan::{plan, Decryption, Generation, Options, PlacedService, World};
+use guideway::service::{Spec, Tracking};
+use serde_json::Value;
 
 use crate::random::Random;
+use crate::specs;
 use crate::state::{LATER_NS, SECOND};
 
+/// A specification, and its generation in the midst of changes; the coarse clock says `now_ns`.
+pub(crate) fn generation(random: &mut Random, world: &World, now_ns: u64) -> (Value, Generation) {
+    let keyed = world.decryption == Some(Decryption::Works);
+    let document = specs::document(random, keyed);
+    let spec = Spec::from_json(document.to_string().as_bytes())
+        .unwrap_or_else(|faults| panic!("{faults}\n{document:#}"));
+    let plan = plan(None, &spec, world, Options::default())
+        .unwrap_or_else(|faults| panic!("{faults}\n{document:#}"));
+    let mut generation = plan.generation().clone();
+    generation.number = random.next().max(2);
+    specs::quarantine(random, &mut generation);
+    mark(random, &mut generation, now_ns);
+    (document, generation)
+}
+
 /// Marks slots of services that track exceptions, and lets connection IDs be bound.
-pub(crate) fn mark(random: &mut Random, generation: &mut Generation, now_ns: u64) {
+fn mark(random: &mut Random, generation: &mut Generation, now_ns: u64) {
     let spec = generation.spec.clone();
     for (service, placed) in spec.services().iter().zip(&mut generation.services) {
         placed.exact |= service.reads_quic() && random.percent(50);

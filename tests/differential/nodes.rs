@@ -9,9 +9,10 @@ use guideway::service::Spec;
 use serde_json::{json, Value};
 
 use crate::frames;
+use crate::marks;
 use crate::pool::Pool;
 use crate::random::Random;
-use crate::specs::{self, INGRESS, TARGETS};
+use crate::specs::{INGRESS, TARGETS};
 
 const NOW_NS: u64 = 1_000_000_000_000;
 
@@ -99,7 +100,7 @@ fn nodes_with_one_specification_place_alike() {
     let mut random = Random::new(0x6e6f_6465_7300);
     let mut forwarded = 0;
     for _ in 0..60 {
-        let (document, one) = specs::generation(&mut random, &here, NOW_NS);
+        let (document, one) = marks::generation(&mut random, &here, NOW_NS);
         let spec = Spec::from_json(elsewhere(&document).to_string().as_bytes()).unwrap();
         let plan = plan(None, &spec, &there, Options::default()).unwrap();
         let mut other = plan.generation().clone();

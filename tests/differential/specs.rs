@@ -3,11 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use guideway::plan::{plan, Decryption, Generation, Options, PlacedServerId, World};
-use guideway::service::{Routing, Spec};
+use guideway::plan::{Generation, PlacedServerId};
+use guideway::service::Routing;
 use serde_json::{json, Value};
 
-use crate::marks;
 use crate::random::Random;
 
 /// Few addresses and ports, so that services share them and packets miss them narrowly.
@@ -25,23 +24,8 @@ pub(crate) const TARGETS: [&str; 4] = ["gw-one", "gw-two", "gw-three", "gw-gone"
 
 const TABLE_SIZES: [usize; 5] = [251, 257, 509, 1021, 4093];
 
-/// A specification, and its generation in the midst of changes; the coarse clock says `now_ns`.
-pub(crate) fn generation(random: &mut Random, world: &World, now_ns: u64) -> (Value, Generation) {
-    let keyed = world.decryption == Some(Decryption::Works);
-    let document = document(random, keyed);
-    let spec = Spec::from_json(document.to_string().as_bytes())
-        .unwrap_or_else(|faults| panic!("{faults}\n{document:#}"));
-    let plan = plan(None, &spec, world, Options::default())
-        .unwrap_or_else(|faults| panic!("{faults}\n{document:#}"));
-    let mut generation = plan.generation().clone();
-    generation.number = random.next().max(2);
-    quarantine(random, &mut generation);
-    marks::mark(random, &mut generation, now_ns);
-    (document, generation)
-}
-
 /// With keys where they can be used.
-fn document(random: &mut Random, keyed: bool) -> Value {
+pub(crate) fn document(random: &mut Random, keyed: bool) -> Value {
     let mut keys = BTreeSet::new();
     for _ in 0..random.between(1, 6) {
         let protocol = if random.percent(80) { "udp" } else { "tcp" };
@@ -202,7 +186,7 @@ fn random_server_id(random: &mut Random, lengths: &[u64]) -> String {
 }
 
 /// Adds server IDs of backends that are gone.
-fn quarantine(random: &mut Random, generation: &mut Generation) {
+pub(crate) fn quarantine(random: &mut Random, generation: &mut Generation) {
     let spec = generation.spec.clone();
     for (service, placed) in spec.services().iter().zip(&mut generation.services) {
         if service.quic.routing != Routing::ServerId {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Records of the generation that the packet saw first. */
-#ifndef GW_LIB_SERVICE_H
-#define GW_LIB_SERVICE_H
+/* Records of the generation that the packet saw first: cells of one map. */
+#ifndef GW_LIB_RECORDS_H
+#define GW_LIB_RECORDS_H
 
 #include "hash.h"
-#include "run.h"
+#include "leave.h"
 
 /* Every record lies within one cell, so an index and a bounded offset reach it. */
 static __always_inline const void *gw_cell(const struct gw_run *run, __u32 index)
@@ -28,11 +28,6 @@ static __always_inline int gw_take_snapshot(struct gw_run *run)
 	run->packet->generation = run->generation->number;
 	run->packet->events_per_second = run->generation->events_per_second;
 	return GW_CONTINUE;
-}
-
-static __always_inline int gw_no_service(const struct gw_run *run)
-{
-	return gw_leaves(run->packet->icmp ? GW_REASON_ICMP_NO_SERVICE : GW_REASON_NO_SERVICE);
 }
 
 /* Exact look-up of (family, protocol, port, VIP); the hash only says where to begin. */
@@ -83,6 +78,57 @@ static __always_inline int gw_take_row(struct gw_run *run, __u32 row)
 		return gw_leaves(GW_REASON_INTERNAL);
 	run->backend = &rows[row % GW_CELL_BACKENDS];
 	return GW_CONTINUE;
+}
+
+/* A slot of the table; there is one for each number below the table's size. */
+static __always_inline const struct gw_slot *gw_find_slot_word(const struct gw_run *run, __u32 slot)
+{
+	const struct gw_slot *slots = gw_cell(run, run->service->slots_at + slot / GW_CELL_SLOTS);
+
+	return slots ? &slots[slot % GW_CELL_SLOTS] : NULL;
+}
+
+/* What is agreed for connection IDs with this config ID, 0 to 6. */
+static __always_inline const struct gw_quic_config *gw_find_config(const struct gw_run *run,
+								   __u8 config)
+{
+	return &run->service->configs[config];
+}
+
+/* Exact look-up of (config, bytes); the hash only says where to begin. */
+static __always_inline enum gw_named gw_find_server_id(const struct gw_run *run, __u8 config,
+						       __u8 length, __u64 a, __u64 b)
+{
+	const struct gw_service *service = run->service;
+	__u32 hash = gw_server_id_hash(config, length, a, b, service->server_id_seed);
+
+#pragma unroll
+	for (int i = 0; i < GW_MAX_PROBES; i++) {
+		__u32 index = (hash + i) & service->server_ids_mask;
+		const struct gw_server_id *ids, *id;
+
+		ids = gw_cell(run, service->server_ids_at + index / GW_CELL_SERVER_IDS);
+		if (!ids)
+			return GW_NAMED_INTERNAL;
+		id = &ids[index % GW_CELL_SERVER_IDS];
+		if (!id->flags)
+			break;
+		if (gw_le64(gw_load64(id->bytes, 0)) == a && gw_le64(gw_load64(id->bytes, 8)) == b &&
+		    id->config == config && id->length == length) {
+			run->packet->row = id->row;
+			return id->flags & GW_SERVER_ID_QUARANTINED ? GW_NAMED_QUARANTINED :
+								      GW_NAMED_BACKEND;
+		}
+	}
+	return GW_NAMED_UNKNOWN;
+}
+
+static __always_inline __u64 gw_flow_hash(const struct gw_run *run, bool by_source)
+{
+	const struct gw_packet *packet = run->packet;
+
+	return gw_flow_hash_of(run->service, by_source ? 0 : gw_ports(packet),
+			       packet->client.words);
 }
 
 #endif
