@@ -56,12 +56,64 @@ fn main() {
         if let Err(error) = built {
             fail(&clang, "bpf", program, &format!("{error:#}"));
         }
+        let object = std::fs::read(out.join(format!("{program}.bpf.o"))).unwrap_or_default();
+        let Some(digest) = digest(&object) else {
+            fail(
+                &clang,
+                "bpf",
+                program,
+                "the object is no ELF file of 64 bits",
+            );
+        };
+        let program = program.to_uppercase();
+        println!("cargo:rustc-env=GUIDEWAY_DIGEST_{program}={digest:016x}");
     }
     for program in test_programs(&root) {
         if let Err(error) = compiler(&root, &out, &clang, TEST_PROGRAMS, &program).build() {
             fail(&clang, TEST_PROGRAMS, &program, &format!("{error:#}"));
         }
     }
+}
+
+/// A number of what of an object becomes part of loaded programs: instructions, what they refer to,
+/// constants. Lines and names of sources are not in it.
+fn digest(object: &[u8]) -> Option<u64> {
+    const ALLOCATED: usize = 2;
+    const RELOCATIONS: usize = 9;
+    let number = |at: usize, bytes: usize| -> Option<usize> {
+        let bytes = object.get(at..at.checked_add(bytes)?)?;
+        let mut word = [0; 8];
+        // An object has the byte order of the machine that it was built on.
+        match cfg!(target_endian = "little") {
+            true => word[..bytes.len()].copy_from_slice(bytes),
+            false => word[8 - bytes.len()..].copy_from_slice(bytes),
+        }
+        usize::try_from(u64::from_ne_bytes(word)).ok()
+    };
+    let (headers, header_bytes, count) = (number(0x28, 8)?, number(0x3a, 2)?, number(0x3c, 2)?);
+    let header = |section: usize| headers.checked_add(section.checked_mul(header_bytes)?);
+    let allocated = |at: usize| Some(number(at + 8, 8)? & ALLOCATED != 0);
+    // FNV-1a.
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    for section in 0..count {
+        let at = header(section)?;
+        let kind = number(at + 4, 4)?;
+        let counts = match kind {
+            RELOCATIONS => allocated(header(number(at + 0x2c, 4)?)?)?,
+            _ => allocated(at)?,
+        };
+        // What has no bytes in the file begins as zeros.
+        let (from, bytes) = (number(at + 0x18, 8)?, number(at + 0x20, 8)?);
+        let content = object
+            .get(from..from.checked_add(bytes)?)
+            .unwrap_or_default();
+        if counts {
+            for byte in bytes.to_ne_bytes().iter().chain(content) {
+                hash = (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
+            }
+        }
+    }
+    Some(hash)
 }
 
 fn test_programs(root: &Path) -> Vec<String> {

@@ -8,8 +8,10 @@
 
 pub mod attach;
 pub mod barrier;
+pub mod build;
 pub mod clock;
 pub mod egress_object;
+pub mod exchange;
 pub mod keys;
 pub mod map;
 pub mod memory;

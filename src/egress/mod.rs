@@ -45,6 +45,7 @@ mod ticket;
 pub mod trace;
 mod warning;
 
+pub use crate::kernel::exchange::Aborted;
 pub use attachment::{Attached, AttachmentError, AttachmentView};
 pub use census::RouteCensus;
 pub use counters::Stats;
@@ -56,7 +57,7 @@ pub use limits::{LimitError, Limits};
 pub use live::{Groups, Subject};
 pub use loader::Loader;
 pub use preflight::{preflight, PreflightCheck};
-pub use publish::{Aborted, Published, Step};
+pub use publish::{Published, Step};
 pub use refresh::Changed;
 pub use resolve::{resolve, ResolveError};
 pub use retire::{

@@ -15,6 +15,7 @@ use super::live::Subject;
 use super::pins::Tick;
 use crate::encap::Encap;
 use crate::group::{Change, Class, GroupId, GroupPlan, Publication};
+use crate::kernel::exchange::Aborted;
 use crate::kernel::map::OpenError;
 use crate::kernel::snapshot::Snapshot;
 use crate::kernel::statedir::Section;
@@ -66,10 +67,6 @@ impl fmt::Display for Step {
         })
     }
 }
-
-/// What an observer returns to stop a publication.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Aborted;
 
 /// What a publication did to a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,10 +4,11 @@
 use super::error::PublishError;
 use super::instance::Egress;
 use super::ledger::{exchange, RouteError};
-use super::publish::{Aborted, Published, Step};
+use super::publish::{Published, Step};
 use super::retire::{RetireError, RetireGuard, ZeroRoutes};
 use super::ticket::To;
 use super::Subject;
+use crate::kernel::exchange::Aborted;
 use crate::kernel::SysError;
 use crate::route::{Key, Route};
 

@@ -9,6 +9,7 @@ use libbpf_rs::skel::OpenSkel;
 use libbpf_rs::OpenObject;
 use nix::libc;
 
+use super::build::Build;
 use super::load::{LoadError, Loading};
 use super::map::{Map, MapKind, MapShape};
 use super::object::Object;
@@ -110,6 +111,11 @@ impl Options<'_> {
         let mut storage = MaybeUninit::uninit();
         let builder = skeleton::egress::EgressSkelBuilder::default();
         self.with_loading(|loading| loading.shapes(builder, &mut storage))
+    }
+
+    /// What the program is made of.
+    pub fn build(&self) -> Build {
+        Build::this(env!("GUIDEWAY_DIGEST_EGRESS"))
     }
 
     /// Loads the object. Nothing is attached or pinned.

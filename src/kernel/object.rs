@@ -8,6 +8,7 @@ use std::os::fd::AsFd;
 use libbpf_rs::skel::OpenSkel;
 use libbpf_rs::OpenObject;
 
+use super::build::Build;
 use super::load::{take, Loading, Parts};
 use super::map::{Map, MapShape};
 use super::probe::Capability;
@@ -95,6 +96,15 @@ impl Options<'_> {
     pub fn shapes(&self) -> Result<BTreeMap<String, MapShape>, LoadError> {
         let mut storage = MaybeUninit::uninit();
         with_builder!(self.keys, builder => self.loading().shapes(builder, &mut storage))
+    }
+
+    /// What the program is made of, unless it is loaded for tracing.
+    pub fn build(&self) -> Build {
+        #[cfg(guideway_keys)]
+        if self.keys {
+            return Build::this(env!("GUIDEWAY_DIGEST_QUICLB_KEYS"));
+        }
+        Build::this(env!("GUIDEWAY_DIGEST_QUICLB"))
     }
 
     /// Loads the object. Nothing is attached or pinned.

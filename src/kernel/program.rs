@@ -44,6 +44,19 @@ impl Program {
         Ok(Self::from_fd(fd)?)
     }
 
+    /// Another handle of the same program.
+    pub fn try_clone(&self) -> Result<Self, SysError> {
+        let fd = self.fd.try_clone();
+        let fd =
+            fd.map_err(|e| SysError::from_io("duplicate the descriptor of", &self.name, &e))?;
+        Ok(Self {
+            fd,
+            name: self.name.clone(),
+            map_ids: self.map_ids.clone(),
+            ..*self
+        })
+    }
+
     /// Pins the program; an existing name is refused (EEXIST).
     pub fn pin(&self, path: &Path) -> Result<(), SysError> {
         object::pin(self.as_fd(), path)
@@ -62,6 +75,11 @@ impl Program {
     /// The kernel's hash over the instructions.
     pub fn tag(&self) -> [u8; 8] {
         self.tag
+    }
+
+    /// That as 16 hexadecimal digits.
+    pub(crate) fn tag_text(&self) -> String {
+        format!("{:016x}", u64::from_be_bytes(self.tag))
     }
 
     /// Instructions that the verifier walked through to accept the program.

@@ -10,7 +10,7 @@ use crate::kernel::attach::{
     display_name, interface_index, mode_of, occupant_text, occupants, AttachError, Attachment,
     LinkState, Mode, Occupant, XdpLink,
 };
-use crate::kernel::program::Program;
+use crate::kernel::exchange::Programs;
 use crate::kernel::statedir::{Section, StateDir, StateDirLock, StateError};
 use crate::kernel::PinError;
 use crate::plan::Hook;
@@ -113,13 +113,9 @@ pub(super) fn remove_link(lock: &StateDirLock) -> Result<Option<bool>, AttachErr
     Ok(Some(held))
 }
 
-/// The pinned program of an instance, if there is one.
-pub(super) fn pinned_program(dir: &StateDir) -> Result<Option<Program>, PinError> {
-    match Program::open(&dir.pin(Section::Programs, PROGRAM)) {
-        Ok(program) => Ok(Some(program)),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
-    }
+/// The pinned programs of an instance, whether there are any.
+pub(super) fn pinned_programs(dir: &StateDir) -> Result<Programs, PinError> {
+    Programs::open(dir, PROGRAM)
 }
 
 /// The mode in which the interface of a link runs its program; none if that interface is gone, or
@@ -154,10 +150,10 @@ pub(super) fn refuse_occupied(
     };
     let link = pinned_link(dir)?.map(|link| link.state()).transpose()?;
     let linked = link.filter(|link| link.ifindex == Some(ifindex));
-    let pinned = pinned_program(dir)?.map(|program| program.id());
+    let pinned = pinned_programs(dir)?;
     let foreign = occupants(ifindex)?.into_iter().find(|occupant| {
         let id = occupant.program_id;
-        linked.is_none_or(|link| link.program_id != id) && pinned != Some(id)
+        linked.is_none_or(|link| link.program_id != id) && pinned.with_id(id).is_none()
     });
     match foreign {
         Some(occupant) => Err(AttachError::Occupied {
@@ -206,13 +202,16 @@ pub(super) fn refuse_misplaced(
             )),
         };
     }
-    let (Some(ifindex), Some(program)) = (wanted, pinned_program(dir)?) else {
+    let Some(ifindex) = wanted else {
         return Ok(());
     };
-    match mode_of(program.id(), ifindex)? {
-        Some(found) if found != mode => refused(sentence(ifindex, found)),
-        _ => Ok(()),
+    for program in pinned_programs(dir)?.all() {
+        match mode_of(program.id(), ifindex)? {
+            Some(found) if found != mode => return refused(sentence(ifindex, found)),
+            _ => {}
+        }
     }
+    Ok(())
 }
 
 fn sentence(ifindex: u32, mode: Mode) -> String {

@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use super::attachment::{index_of, pinned_program, refuse_occupied, remove_link, LINK};
+use super::attachment::{index_of, pinned_programs, refuse_occupied, remove_link, LINK};
 use super::error::{DetachError, InstanceError};
 use super::instance::{QuicLb, PATIENCE};
 use crate::error::ErrorKind;
@@ -137,30 +137,24 @@ pub(super) fn take_off(lock: &StateDirLock) -> Result<TakenOff, AttachError> {
             unpinned: Some(format!("{}/{LINK}", Section::Links)),
         });
     }
-    let nothing = TakenOff::default();
-    let Some(program) = pinned_program(dir)? else {
-        return Ok(nothing);
-    };
     let ifindex = match &interface {
         Some(interface) => index_of(interface)?,
         None => None,
     };
+    let mut taken = TakenOff::default();
     let Some(ifindex) = ifindex else {
-        return Ok(nothing);
+        return Ok(taken);
     };
-    let detached = if let Some(link) = XdpLink::find(&program, ifindex) {
-        // Its pin was lost.
-        link.detach()?;
-        true
-    } else if let Some(attachment) = NetlinkAttachment::find(&program, ifindex)? {
-        attachment.detach(&program)?
-    } else {
-        false
-    };
-    Ok(TakenOff {
-        detached,
-        unpinned: None,
-    })
+    for program in pinned_programs(dir)?.all() {
+        if let Some(link) = XdpLink::find(program, ifindex) {
+            // Its pin was lost.
+            link.detach()?;
+            taken.detached = true;
+        } else if let Some(attachment) = NetlinkAttachment::find(program, ifindex)? {
+            taken.detached |= attachment.detach(program)?;
+        }
+    }
+    Ok(taken)
 }
 
 /// The interface of the live generation; none if there is no such generation, or not readable.

@@ -150,7 +150,7 @@ impl QuicLb {
             maps,
             registry: Registry::default(),
         };
-        instance.check_program()?;
+        instance.check_program(&instance.program, PROGRAM)?;
         Ok(instance)
     }
 
@@ -212,27 +212,25 @@ impl QuicLb {
         Ok(live)
     }
 
-    /// A program that uses other maps than those pinned beside it counts and routes elsewhere.
-    fn check_program(&self) -> Result<(), InstanceError> {
-        let used = self.program.map_ids();
+    /// A program that uses other maps than those pinned beside it, under this name, counts and routes
+    /// elsewhere.
+    pub(super) fn check_program(&self, program: &Program, pin: &str) -> Result<(), InstanceError> {
+        let used = program.map_ids();
+        let mixed = |map| {
+            let path = self.dir.pin(Section::Programs, pin);
+            let path = path.display().to_string();
+            Err(InstanceError::Mixed { path, map })
+        };
         let unused = |contexts: &Contexts| !used.contains(&contexts.map().id());
         if self.maps.contexts.as_ref().is_some_and(unused) {
-            return Err(self.mixed(keys::MAP));
+            return mixed(keys::MAP);
         }
         // Compiled out of the program unless it is loaded for tracing.
         let dead = "gw_ql_trace";
         let mut maps = self.maps.ids().into_iter();
         match maps.find(|(id, name)| *name != dead && !used.contains(id) && Self::reads(name)) {
-            Some((_, map)) => Err(self.mixed(map)),
+            Some((_, map)) => mixed(map),
             None => Ok(()),
-        }
-    }
-
-    fn mixed(&self, map: &'static str) -> InstanceError {
-        let path = self.dir.pin(Section::Programs, PROGRAM);
-        InstanceError::Mixed {
-            path: path.display().to_string(),
-            map,
         }
     }
 
@@ -314,10 +312,14 @@ impl Writer {
     }
 
     fn with(dir: &StateDir, lock: StateDirLock) -> Result<Self, InstanceError> {
-        Ok(Self {
-            balancer: QuicLb::open(dir)?,
-            lock,
-        })
+        Self::new(QuicLb::open(dir)?, lock)
+    }
+
+    /// Finishes or undoes what an interrupted exchange of the program has left.
+    pub(super) fn new(balancer: QuicLb, lock: StateDirLock) -> Result<Self, InstanceError> {
+        let mut writer = Self { balancer, lock };
+        writer.settle()?;
+        Ok(writer)
     }
 
     /// Path of a pin, for those who make one.

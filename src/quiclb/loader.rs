@@ -7,9 +7,11 @@ use super::bindings::Registry;
 use super::error::InstanceError;
 use super::instance::{entries, meta, open_map, shapes, Maps, QuicLb, Writer, PATIENCE, PROGRAM};
 use crate::abi;
+use crate::kernel::build::Build;
 use crate::kernel::keys::{self, Contexts};
 use crate::kernel::map::{Map, MapShape};
 use crate::kernel::object::{self, Object};
+use crate::kernel::program::Program;
 use crate::kernel::random;
 use crate::kernel::statedir::{AbiVersion, Section, StateDir, StateDirLock, StateError};
 use crate::plan::room_cells;
@@ -57,7 +59,7 @@ impl Loader {
         match QuicLb::open(&self.dir) {
             // Made by a build that could not, or before the kernel could.
             Ok(balancer) if balancer.maps.contexts.is_none() && decrypts() => self.repair(lock),
-            Ok(balancer) => Ok(Writer { balancer, lock }),
+            Ok(balancer) => Writer::new(balancer, lock),
             Err(error) if error.is_repairable() => self.repair(lock),
             Err(error) => Err(error),
         }
@@ -77,14 +79,18 @@ impl Loader {
             cells: room_cells(&limits),
             ..Default::default()
         };
-        let object = object::Options {
+        let entries = entries(&meta);
+        let options = object::Options {
             cells: Some(meta.cells),
-            entries: &entries(&meta),
+            entries: &entries,
             keys: decrypts(),
             ..Default::default()
-        }
-        .load()?;
+        };
+        let object = options.load()?;
         object.program.pin(&draft.pin(Section::Programs, PROGRAM))?;
+        options
+            .build()
+            .store(&object.program, |name| draft.pin(Section::Programs, name))?;
         let (program, maps) = take(object, |map, name| {
             Ok(map.pin(&draft.pin(Section::Maps, name))?)
         })?;
@@ -104,58 +110,22 @@ impl Loader {
 
     /// Loads the program around the maps that are there, and pins what was missing.
     fn repair(&self, lock: StateDirLock) -> Result<Writer, InstanceError> {
-        let shapes = shapes(&self.dir)?;
-        let meta = meta(&self.dir)?;
-        let mut present = Vec::new();
-        let keys = decrypts();
-        for name in Maps::NAMES.into_iter().chain(keys.then_some(keys::MAP)) {
-            match self.open_if_there(&shapes, name)? {
-                Some(map) => present.push((name, map)),
-                None => continue,
-            }
-        }
-        let reuse: Vec<_> = present
-            .iter()
-            .map(|(_, map)| map.try_clone())
-            .collect::<Result<_, _>>()?;
-        let object = object::Options {
-            cells: Some(meta.cells),
-            entries: &entries(&meta),
-            keys,
-            reuse: &reuse,
-            ..Default::default()
-        }
-        .load()?;
+        let loaded = load_around(&self.dir)?;
         lock.unpin(Section::Programs, PROGRAM)?;
-        let (program, maps) = take(object, |map, name| {
-            if present.iter().all(|(there, _)| *there != name) {
-                map.pin(&self.dir.pin(Section::Maps, name))?;
-            }
-            Ok(())
-        })?;
+        let build = loaded.build.clone();
+        let (program, maps) = loaded.take(&self.dir)?;
         draw_seed(&maps)?;
         program.pin(&self.dir.pin(Section::Programs, PROGRAM))?;
-        Ok(Writer {
-            balancer: QuicLb {
+        build.store(&program, |name| self.dir.pin(Section::Programs, name))?;
+        Writer::new(
+            QuicLb {
                 dir: self.dir.clone(),
                 program,
                 maps,
                 registry: Registry::default(),
             },
             lock,
-        })
-    }
-
-    fn open_if_there(
-        &self,
-        shapes: &BTreeMap<String, MapShape>,
-        name: &'static str,
-    ) -> Result<Option<Map>, InstanceError> {
-        match open_map(&self.dir, shapes, name) {
-            Ok(map) => Ok(Some(map)),
-            Err(InstanceError::Map(error)) if error.is_not_found() => Ok(None),
-            Err(error) => Err(error),
-        }
+        )
     }
 
     fn check_limits(&self) -> Result<(), InstanceError> {
@@ -177,6 +147,77 @@ impl Loader {
     }
 }
 
+/// This build's program, loaded around the maps of an instance that there are.
+pub(super) struct LoadedAround {
+    object: Object,
+    /// What the program is made of.
+    pub(super) build: Build,
+    /// Names of the maps that there were.
+    present: Vec<&'static str>,
+}
+
+/// Loads this build's program around the maps of an instance that there are, each of which must have
+/// the shape that the program wants. Nothing is pinned or attached.
+pub(super) fn load_around(dir: &StateDir) -> Result<LoadedAround, InstanceError> {
+    let shapes = shapes(dir)?;
+    let meta = meta(dir)?;
+    let entries = entries(&meta);
+    let keys = decrypts();
+    let (mut present, mut reuse) = (Vec::new(), Vec::new());
+    for name in Maps::NAMES.into_iter().chain(keys.then_some(keys::MAP)) {
+        if let Some(map) = open_if_there(dir, &shapes, name)? {
+            present.push(name);
+            reuse.push(map);
+        }
+    }
+    let options = object::Options {
+        cells: Some(meta.cells),
+        entries: &entries,
+        keys,
+        reuse: &reuse,
+        ..Default::default()
+    };
+    Ok(LoadedAround {
+        object: options.load()?,
+        build: options.build(),
+        present,
+    })
+}
+
+impl LoadedAround {
+    /// The program and the maps; those that there were not are pinned.
+    pub(super) fn take(self, dir: &StateDir) -> Result<(Program, Maps), InstanceError> {
+        let present = self.present;
+        take(self.object, |map, name| {
+            if !present.contains(&name) {
+                map.pin(&dir.pin(Section::Maps, name))?;
+            }
+            Ok(())
+        })
+    }
+}
+
+fn open_if_there(
+    dir: &StateDir,
+    shapes: &BTreeMap<String, MapShape>,
+    name: &'static str,
+) -> Result<Option<Map>, InstanceError> {
+    match open_map(dir, shapes, name) {
+        Ok(map) => Ok(Some(map)),
+        Err(InstanceError::Map(error)) if error.is_not_found() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// What the program is made of that this build loads on this machine.
+pub(super) fn build() -> Build {
+    let options = object::Options {
+        keys: decrypts(),
+        ..Default::default()
+    };
+    options.build()
+}
+
 /// Draws the secret of the tags of connection IDs, unless there is one.
 fn draw_seed(maps: &Maps) -> Result<(), InstanceError> {
     let mut collection = maps.collection.get(0)?;
@@ -196,7 +237,7 @@ fn decrypts() -> bool {
 fn take(
     mut object: Object,
     mut each: impl FnMut(&Map, &'static str) -> Result<(), InstanceError>,
-) -> Result<(crate::kernel::program::Program, Maps), InstanceError> {
+) -> Result<(Program, Maps), InstanceError> {
     let mut take = |name| {
         let map = object.take_map(name)?;
         each(&map, name)?;

@@ -44,6 +44,7 @@ pub mod schema;
 mod stats;
 mod status;
 pub mod trace;
+mod upgrade;
 mod watch;
 
 pub use crate::affinity::Conflict;
@@ -73,7 +74,7 @@ pub use observe::observe;
 pub use probe::{
     InterfaceProbe, KernelSupport, OffloadHint, ProbeSchema, ProgramOnHook, Queues, XdpSupport,
 };
-pub use publish::{Aborted, Publication, Step};
+pub use publish::{Publication, Step};
 pub use stats::{BackendStats, EventStats, ServiceStats, Stats};
 pub use status::{
     Abi, AffinityStatus, Attachment, AttachmentKind, BackendCounters, BackendEntries,
@@ -81,9 +82,11 @@ pub use status::{
     ListedInstance, Owner, Profile, ProgramStatus, RedirectErrorSource, RedirectErrors,
     ServiceStatus, Status, StatusSchema, Sweep, TableStatus,
 };
+pub use upgrade::{UpgradeError, UpgradeKind, UpgradeSchema, Upgraded};
 pub use watch::{BackendRates, ServiceRates, WatchLine, WatchSchema};
 
 pub use crate::kernel::attach::{AttachError, Mode};
+pub use crate::kernel::exchange::Aborted;
 pub use crate::kernel::statedir::{StateDir, StateRoot};
 pub use crate::plan::{plan, Options, Plan, World};
 pub use crate::service::Spec;

@@ -16,6 +16,7 @@ use super::error::PublishError;
 use super::instance::{QuicLb, Writer};
 use super::live::{cells_pin, record_pin, CELLS, RECORD};
 use crate::abi;
+use crate::kernel::exchange::Aborted;
 use crate::kernel::publish::Generation;
 use crate::kernel::statedir::{Section, META_MAP};
 use crate::kernel::{clock, record, SysError};
@@ -99,10 +100,6 @@ impl fmt::Display for Step {
         })
     }
 }
-
-/// What an observer returns to stop a publication.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Aborted;
 
 /// What a publication did.
 #[derive(Debug)]

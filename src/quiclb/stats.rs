@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::error::InstanceError;
 use super::instance::QuicLb;
 use crate::abi;
+use crate::kernel::SysError;
 use crate::plan::Live;
 use crate::reason::{Reason, Rule};
 
@@ -141,6 +142,14 @@ impl QuicLb {
             .iter()
             .map(|reason| (reason.name(), sum.packets[usize::from(reason.number())]))
             .collect())
+    }
+
+    /// All packets that the program has seen.
+    pub(super) fn packets_seen(&self) -> Result<u64, SysError> {
+        self.maps.reasons.fold(0, 0_u64, |sum, cpu| {
+            let packets = cpu.packets.iter();
+            packets.fold(sum, |sum, count| sum.wrapping_add(*count))
+        })
     }
 
     pub(super) fn event_stats(&self) -> Result<EventStats, InstanceError> {

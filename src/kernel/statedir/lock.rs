@@ -383,6 +383,15 @@ impl StateDirLock {
         )
     }
 
+    /// Lets two pinned objects change names, in one step.
+    pub fn swap(&self, section: Section, one: &str, other: &str) -> Result<(), SysError> {
+        rename(
+            &self.dir.pin(section, one),
+            &self.dir.pin(section, other),
+            RenameFlags::RENAME_EXCHANGE,
+        )
+    }
+
     /// Creates sections that are missing; whether any was.
     pub fn repair_sections(&self) -> Result<bool, SysError> {
         let mut missing = false;

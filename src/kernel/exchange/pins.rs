@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! The pinned programs of an instance.
+
+use std::fmt;
+
+use super::Pins;
+use crate::error::ErrorKind;
+use crate::kernel::build::Build;
+use crate::kernel::program::Program;
+use crate::kernel::statedir::{Section, StateDir, StateDirLock};
+use crate::kernel::{PinError, SysError};
+
+/// What a pinned program is to its instance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Role {
+    /// The one that packets meet.
+    Running,
+    /// The one that is about to take over.
+    Next,
+    /// The one before, to go back to.
+    Previous,
+}
+
+impl Role {
+    /// Every role.
+    pub const ALL: [Self; 3] = [Self::Running, Self::Next, Self::Previous];
+
+    /// Name of the pin, where the program is called `name`.
+    pub fn pin(self, name: &str) -> String {
+        match self {
+            Self::Running => name.to_owned(),
+            Self::Next | Self::Previous => format!("{name}-{self}"),
+        }
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Running => "running",
+            Self::Next => "next",
+            Self::Previous => "previous",
+        })
+    }
+}
+
+/// Handles of the pinned programs of an instance.
+#[derive(Debug, Default)]
+pub struct Programs {
+    /// By the number of the role.
+    by_role: [Option<Program>; 3],
+}
+
+impl Programs {
+    /// Opens those that there are; `name` is that of the running one's pin.
+    ///
+    /// # Errors
+    /// Something else is pinned in the place of a program.
+    pub fn open(dir: &StateDir, name: &str) -> Result<Self, PinError> {
+        let mut programs = Self::default();
+        for role in Role::ALL {
+            programs.by_role[role as usize] = open(dir, &role.pin(name))?;
+        }
+        Ok(programs)
+    }
+
+    /// The program of this role.
+    pub fn get(&self, role: Role) -> Option<&Program> {
+        self.by_role[role as usize].as_ref()
+    }
+
+    /// All of them, the running one first.
+    pub fn all(&self) -> impl Iterator<Item = &Program> {
+        self.by_role.iter().flatten()
+    }
+
+    /// The program with this number, if it has a role.
+    pub fn with_id(&self, id: u32) -> Option<&Program> {
+        self.all().find(|program| program.id() == id)
+    }
+}
+
+fn open(dir: &StateDir, pin: &str) -> Result<Option<Program>, PinError> {
+    match Program::open(&dir.pin(Section::Programs, pin)) {
+        Ok(program) => Ok(Some(program)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The pinned programs of an instance in the hands of who holds its lock.
+#[derive(Debug)]
+pub struct ProgramPins<'l> {
+    lock: &'l StateDirLock,
+    name: &'static str,
+    programs: Programs,
+}
+
+impl<'l> ProgramPins<'l> {
+    /// Opens those that there are; `name` is that of the running one's pin.
+    ///
+    /// # Errors
+    /// As of [`Programs::open`].
+    pub fn open(lock: &'l StateDirLock, name: &'static str) -> Result<Self, PinError> {
+        let programs = Programs::open(lock.dir(), name)?;
+        Ok(Self {
+            lock,
+            name,
+            programs,
+        })
+    }
+
+    /// The handles.
+    pub fn programs(&self) -> &Programs {
+        &self.programs
+    }
+
+    /// Pins a program as the next one, and what it was made of.
+    ///
+    /// # Errors
+    /// The kernel refuses, or there is a next one already.
+    pub fn add_next(&mut self, program: Program, build: &Build) -> Result<(), SysError> {
+        let dir = self.lock.dir();
+        program.pin(&dir.pin(Section::Programs, &Role::Next.pin(self.name)))?;
+        build.store(&program, |name| dir.pin(Section::Programs, name))?;
+        self.programs.by_role[Role::Next as usize] = Some(program);
+        Ok(())
+    }
+
+    /// A name for a pin that is about to be renamed.
+    fn draft(&self) -> String {
+        format!("{}-draft", self.name)
+    }
+
+    fn rename(&self, from: &str, to: Role) -> Result<(), SysError> {
+        self.lock
+            .rename(Section::Programs, from, &to.pin(self.name))
+    }
+
+    fn take(&mut self, role: Role) -> Option<Program> {
+        self.programs.by_role[role as usize].take()
+    }
+}
+
+impl Pins for ProgramPins<'_> {
+    fn id(&self, role: Role) -> Option<u32> {
+        self.programs.get(role).map(Program::id)
+    }
+
+    fn keep(&mut self) -> Result<(), SysError> {
+        let Some(running) = self.programs.get(Role::Running) else {
+            return Ok(());
+        };
+        // A name cannot be given to a second object, but another name can take its place.
+        let draft = self.draft();
+        self.lock.unpin(Section::Programs, &draft)?;
+        running.pin(&self.lock.dir().pin(Section::Programs, &draft))?;
+        let kept = running.try_clone()?;
+        self.rename(&draft, Role::Previous)?;
+        self.programs.by_role[Role::Previous as usize] = Some(kept);
+        Ok(())
+    }
+
+    fn promote(&mut self) -> Result<(), SysError> {
+        self.rename(&Role::Next.pin(self.name), Role::Running)?;
+        self.programs.by_role[Role::Running as usize] = self.take(Role::Next);
+        Ok(())
+    }
+
+    fn swap(&mut self) -> Result<(), SysError> {
+        let [one, other] = [Role::Running, Role::Previous].map(|role| role.pin(self.name));
+        self.lock.swap(Section::Programs, &one, &other)?;
+        let by_role = &mut self.programs.by_role;
+        by_role.swap(Role::Running as usize, Role::Previous as usize);
+        Ok(())
+    }
+
+    fn unpin(&mut self, role: Role) -> Result<(), SysError> {
+        self.lock.unpin(Section::Programs, &role.pin(self.name))?;
+        self.take(role);
+        Ok(())
+    }
+
+    fn tidy(&mut self) -> Result<(), SysError> {
+        let draft = self.draft();
+        for pin in self.lock.dir().pins(Section::Programs)? {
+            let told_of = Build::program_of(&pin);
+            let gone = told_of.is_some_and(|id| self.programs.with_id(id).is_none());
+            if gone || pin == draft {
+                self.lock.unpin(Section::Programs, &pin)?;
+            }
+        }
+        Ok(())
+    }
+}

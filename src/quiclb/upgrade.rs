@@ -1,0 +1,411 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! This build's program in the place of the one that runs, and back to the one before.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::attachment::{index_of, pinned_programs, refuse_occupied};
+use super::error::InstanceError;
+use super::instance::{QuicLb, Writer, PROGRAM};
+use super::loader::load_around;
+use super::status::Abi;
+use crate::error::ErrorKind;
+use crate::id::InstanceId;
+use crate::kernel::attach::{display_name, occupants, AttachError, NetlinkAttachment, XdpLink};
+use crate::kernel::barrier::wait_for_packets;
+use crate::kernel::build::Build;
+use crate::kernel::exchange::{
+    self, ask, run, Aborted, Fault, Hooks, Observer, Outcome, Pins, ProgramChange, ProgramPins,
+    Programs, Role, Seen, Settled, Step, Stopped,
+};
+use crate::kernel::program::Program;
+use crate::kernel::record::RecordError;
+use crate::kernel::statedir::{AbiVersion, Section};
+use crate::kernel::{PinError, SysError};
+
+/// What became of the program.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct Upgraded {
+    /// Names this form.
+    pub schema: UpgradeSchema,
+    /// The instance's UUID.
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
+    pub instance_id: InstanceId,
+    /// What was asked for.
+    pub kind: UpgradeKind,
+    /// Which program was exchanged for which; twice the same where this build's runs already.
+    #[serde(flatten)]
+    pub program: ProgramChange,
+    /// Name of the interface that runs it; none if it is on none.
+    pub interface: Option<String>,
+    /// Milliseconds that the exchange itself took: packets meet the new program from then on. None if
+    /// nothing was exchanged.
+    pub swap_ms: Option<f64>,
+    /// What was seen of the new program.
+    #[serde(flatten)]
+    pub seen: Seen,
+    /// Version of the layout of the maps, which stay.
+    pub abi: Abi,
+}
+
+/// Names the form of what became of a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub enum UpgradeSchema {
+    /// The first form.
+    #[serde(rename = "guideway.quiclb.upgrade/v1")]
+    V1,
+}
+
+/// What was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum UpgradeKind {
+    /// This build's program.
+    Upgrade,
+    /// The program before.
+    Rollback,
+}
+
+/// Why the program that runs is the one that ran before.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum UpgradeError {
+    /// The instance cannot be read, or the program not loaded.
+    #[error(transparent)]
+    Instance(#[from] InstanceError),
+    /// The interface is somebody else's, or refuses the program.
+    #[error(transparent)]
+    Attach(#[from] AttachError),
+    /// What is known of a pinned program cannot be read.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    /// There is no program to go back to.
+    #[error("instance {instance} has no program before the one that runs: nothing to go back to")]
+    #[non_exhaustive]
+    NothingBefore {
+        /// The instance.
+        instance: InstanceId,
+    },
+    /// The interface took the program, and runs another one all the same. It got back the one that it
+    /// had.
+    #[error(
+        "{interface} took program {program} and did not run it: program {before} is there again"
+    )]
+    #[non_exhaustive]
+    NotRunning {
+        /// The interface.
+        interface: String,
+        /// The program that it was to run.
+        program: u32,
+        /// The one before.
+        before: u32,
+    },
+    /// It stopped. The interface runs the one program or the other; whoever opens the instance next
+    /// finishes or undoes what had begun.
+    #[error(transparent)]
+    Stopped(#[from] Stopped),
+}
+
+impl UpgradeError {
+    /// What a caller can do about it.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Instance(error) => error.kind(),
+            Self::Attach(error) => error.kind(),
+            Self::Record(_) => ErrorKind::Incompatible,
+            Self::NothingBefore { .. } => ErrorKind::NotFound,
+            Self::NotRunning { .. } => ErrorKind::Kernel,
+            Self::Stopped(error) => error.kind(),
+        }
+    }
+}
+
+impl From<PinError> for UpgradeError {
+    fn from(error: PinError) -> Self {
+        Self::Instance(error.into())
+    }
+}
+
+impl From<SysError> for UpgradeError {
+    fn from(error: SysError) -> Self {
+        Self::Instance(error.into())
+    }
+}
+
+impl Writer {
+    /// Has the interface run this build's program, loaded around the maps that are there: generation,
+    /// flow state and counters stay, and each packet is handled by the old program or by the new one.
+    /// The old one stays pinned, to go [back](Self::rollback) to. Where this build's program runs
+    /// already, nothing is done.
+    ///
+    /// Blocks until a packet was counted, up to a quarter of a second, after the second or so that
+    /// loading takes. Minimum kernel: 6.1. Takes CAP_BPF and CAP_NET_ADMIN.
+    ///
+    /// # Errors
+    /// [`UpgradeError`]: the old program runs.
+    pub fn upgrade(&mut self) -> Result<Upgraded, UpgradeError> {
+        self.upgrade_observed(exchange::PATIENCE, |_| Ok(()))
+    }
+
+    /// As [`upgrade`](Self::upgrade), waiting so long for a packet, and asking `observer` before each
+    /// step.
+    ///
+    /// # Errors
+    /// As there, and [`Stopped::Aborted`] when the observer stops it.
+    pub fn upgrade_observed(
+        &mut self,
+        patience: Duration,
+        mut observer: impl FnMut(Step) -> Result<(), Aborted>,
+    ) -> Result<Upgraded, UpgradeError> {
+        self.refuse_foreign()?;
+        let old = self.known(&self.program)?;
+        let built = self.built();
+        if old.as_ref().is_some_and(|old| old.makes_the_same(&built)) {
+            return self.report(UpgradeKind::Upgrade, None);
+        }
+        ask(&mut observer, Step::Load)?;
+        let loaded = load_around(self.dir())?;
+        let build = loaded.build.clone();
+        ask(&mut observer, Step::Pin)?;
+        let (program, maps) = loaded.take(self.dir())?;
+        ProgramPins::open(&self.lock, PROGRAM)?.add_next(program, &build)?;
+        self.balancer.maps.contexts = maps.contexts;
+        let outcome = self.exchange_program(Role::Next, patience, &mut observer)?;
+        self.report(UpgradeKind::Upgrade, Some(outcome))
+    }
+
+    /// Has the interface run the program before the one that runs now, as [`upgrade`](Self::upgrade)
+    /// does; a second time, the newer one again. What is published stays.
+    ///
+    /// # Errors
+    /// [`UpgradeError`]: the program that runs is the one that ran before.
+    /// [`NothingBefore`](UpgradeError::NothingBefore) where there was no upgrade.
+    pub fn rollback(&mut self) -> Result<Upgraded, UpgradeError> {
+        self.rollback_observed(exchange::PATIENCE, |_| Ok(()))
+    }
+
+    /// As [`rollback`](Self::rollback), waiting so long for a packet, and asking `observer` before
+    /// each step.
+    ///
+    /// # Errors
+    /// As there, and [`Stopped::Aborted`] when the observer stops it.
+    pub fn rollback_observed(
+        &mut self,
+        patience: Duration,
+        mut observer: impl FnMut(Step) -> Result<(), Aborted>,
+    ) -> Result<Upgraded, UpgradeError> {
+        self.refuse_foreign()?;
+        let programs = pinned_programs(self.dir())?;
+        let Some(previous) = programs.get(Role::Previous) else {
+            return Err(UpgradeError::NothingBefore {
+                instance: self.instance_id(),
+            });
+        };
+        self.check_program(previous, &Role::Previous.pin(PROGRAM))?;
+        let outcome = self.exchange_program(Role::Previous, patience, &mut observer)?;
+        self.report(UpgradeKind::Rollback, Some(outcome))
+    }
+
+    /// What this build's program for this instance is made of.
+    fn built(&self) -> Build {
+        super::loader::build()
+    }
+
+    fn known(&self, program: &Program) -> Result<Option<Build>, RecordError> {
+        Build::of(self.dir(), program.id())
+    }
+
+    /// Refuses if the interface of the live generation is somebody else's.
+    fn refuse_foreign(&self) -> Result<(), UpgradeError> {
+        match self.live_record()? {
+            Some(live) => Ok(refuse_occupied(self.dir(), live.spec().interface())?),
+            None => Ok(()),
+        }
+    }
+
+    fn exchange_program(
+        &mut self,
+        to: Role,
+        patience: Duration,
+        observer: &mut Observer<'_>,
+    ) -> Result<(Outcome<AttachError>, Program), UpgradeError> {
+        let mut hook = Hook::of(self)?;
+        let mut pins = ProgramPins::open(&self.lock, PROGRAM)?;
+        let mut outcome = run(&mut pins, &mut hook, to, patience, observer)?;
+        let interface = hook.interface();
+        if let Some(seen) = outcome
+            .hooks
+            .first_mut()
+            .filter(|seen| seen.fault.is_some())
+        {
+            return Err(match seen.fault.take() {
+                Some(Fault::Refused(error)) => error.into(),
+                _ => UpgradeError::NotRunning {
+                    interface: interface.unwrap_or_default(),
+                    program: pins.id(to).unwrap_or_default(),
+                    before: self.program.id(),
+                },
+            });
+        }
+        let running = Program::open(&self.dir().pin(Section::Programs, PROGRAM))?;
+        let before = std::mem::replace(&mut self.balancer.program, running);
+        Ok((outcome, before))
+    }
+
+    fn report(
+        &self,
+        kind: UpgradeKind,
+        exchanged: Option<(Outcome<AttachError>, Program)>,
+    ) -> Result<Upgraded, UpgradeError> {
+        let new = &self.program;
+        let old = exchanged.as_ref().map_or(new, |(_, before)| before);
+        let outcome = exchanged.as_ref().map(|(outcome, _)| outcome);
+        let hook = Hook::of(self)?;
+        let runs = hook.runs(0)?.is_some();
+        let swapped = outcome.filter(|outcome| !outcome.hooks.is_empty());
+        let AbiVersion { major, minor } = self.dir().version().map_err(InstanceError::from)?;
+        Ok(Upgraded {
+            schema: UpgradeSchema::V1,
+            instance_id: self.instance_id(),
+            kind,
+            program: ProgramChange::new((old, self.known(old)?), (new, self.known(new)?)),
+            interface: hook.interface().filter(|_| runs),
+            swap_ms: swapped.map(|outcome| outcome.longest.as_secs_f64() * 1_000.0),
+            seen: outcome.map_or(Seen::UNCHANGED, |outcome| outcome.verification.into()),
+            abi: Abi { major, minor },
+        })
+    }
+
+    /// Finishes or undoes what an interrupted exchange has left, by what the interface runs.
+    pub(super) fn settle(&mut self) -> Result<Settled, InstanceError> {
+        let mut pins = ProgramPins::open(&self.lock, PROGRAM)?;
+        let settled = exchange::settle(&mut pins, &Hook::of(self)?)?;
+        if settled == Settled::Finished {
+            let running = Program::open(&self.dir().pin(Section::Programs, PROGRAM))?;
+            self.balancer.program = running;
+        }
+        Ok(settled)
+    }
+}
+
+/// The hook of an instance, of which there is one or none.
+struct Hook<'b> {
+    balancer: &'b QuicLb,
+    programs: Programs,
+    holder: Option<Holder>,
+}
+
+enum Holder {
+    Link(XdpLink),
+    /// By netlink, on the interface with this index.
+    Netlink(u32),
+}
+
+impl<'b> Hook<'b> {
+    fn of(balancer: &'b QuicLb) -> Result<Self, InstanceError> {
+        let programs = pinned_programs(balancer.dir())?;
+        let holder = match balancer.pinned_link()? {
+            Some(link) => Some(Holder::Link(link)),
+            None => interface_by_netlink(balancer, &programs)?.map(Holder::Netlink),
+        };
+        Ok(Self {
+            balancer,
+            programs,
+            holder,
+        })
+    }
+
+    /// Name of the interface.
+    fn interface(&self) -> Option<String> {
+        let ifindex = match self.holder.as_ref()? {
+            Holder::Link(link) => link.state().ok()?.ifindex?,
+            Holder::Netlink(ifindex) => *ifindex,
+        };
+        Some(display_name(ifindex))
+    }
+}
+
+/// The interface of the live generation, if it runs a program of the instance without a pinned link.
+fn interface_by_netlink(
+    balancer: &QuicLb,
+    programs: &Programs,
+) -> Result<Option<u32>, InstanceError> {
+    // A generation that cannot be read names no interface.
+    let Ok(Some(live)) = balancer.live_record() else {
+        return Ok(None);
+    };
+    let Some(ifindex) = index_of(live.spec().interface())? else {
+        return Ok(None);
+    };
+    let runs = program_on(ifindex, programs)?;
+    Ok(runs.map(|_| ifindex))
+}
+
+/// Which of these programs an interface runs.
+fn program_on(ifindex: u32, programs: &Programs) -> Result<Option<u32>, AttachError> {
+    let ids = occupants(ifindex)?.into_iter();
+    let mut ids = ids.map(|occupant| occupant.program_id);
+    Ok(ids.find(|&id| programs.with_id(id).is_some()))
+}
+
+impl Hooks for Hook<'_> {
+    type Error = AttachError;
+
+    fn count(&self) -> usize {
+        usize::from(self.holder.is_some())
+    }
+
+    fn runs(&self, _: usize) -> Result<Option<u32>, AttachError> {
+        match &self.holder {
+            None => Ok(None),
+            Some(Holder::Link(link)) => {
+                let state = link.state()?;
+                Ok(state.ifindex.map(|_| state.program_id))
+            }
+            Some(Holder::Netlink(ifindex)) => match program_on(*ifindex, &self.programs) {
+                Err(AttachError::NoInterface { .. }) => Ok(None),
+                runs => runs,
+            },
+        }
+    }
+
+    fn put(&mut self, _: usize, from: u32, to: u32) -> Result<(), AttachError> {
+        let Some(program) = self.programs.with_id(to) else {
+            return Err(not_pinned(to).into());
+        };
+        let expected = self.programs.with_id(from);
+        match (&self.holder, expected) {
+            (Some(Holder::Link(link)), Some(expected)) => Ok(link.update(program, expected)?),
+            // The link is ours, whatever became of the program's pin.
+            (Some(Holder::Link(link)), None) => Ok(link.replace(program)?),
+            (Some(Holder::Netlink(ifindex)), Some(expected)) => {
+                match NetlinkAttachment::find(expected, *ifindex)? {
+                    Some(attachment) => attachment.update(program, expected),
+                    None => Err(not_pinned(from).into()),
+                }
+            }
+            _ => Err(not_pinned(from).into()),
+        }
+    }
+
+    fn counted(&self) -> Result<u64, SysError> {
+        self.balancer.packets_seen()
+    }
+
+    fn wait_for_packets(&self) -> Result<(), SysError> {
+        wait_for_packets()
+    }
+}
+
+fn not_pinned(program: u32) -> SysError {
+    SysError::new(
+        "exchange for",
+        format_args!("program {program}"),
+        nix::libc::ENOENT,
+    )
+}

@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Programs exchanged under traffic: no packet is lost or goes elsewhere, whatever step fails or dies.
+
+mod balancer;
+mod killed;
+#[path = "../common/netns.rs"]
+mod netns;
+mod quiclb;
+mod traffic;
