@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! `apply`: publish and attach.
 
-use guideway::plan::CheckCode;
-use guideway::quiclb::{apply, Applied, ApplyError, ApplyOptions, ApplyResult, PlanError};
+use guideway::quiclb::{apply, Applied, ApplyError, ApplyResult, PlanError};
 use guideway::quiclb::{StateRoot, Wanted};
 use serde_json::Value;
 
@@ -37,13 +36,7 @@ pub(crate) fn run(
         }
         Document::Plan(file) => Wanted::Plan(file),
     };
-    let forced = CheckCode::ALL.iter().copied();
-    let options = ApplyOptions {
-        force: forced
-            .filter(|code| arguments.force.iter().any(|forced| forced == code.as_str()))
-            .collect(),
-        keep: arguments.keep,
-    };
+    let options = arguments.publishing.options();
     let instance = wanted.spec().instance_id();
     let applied = apply(root, &wanted, &options).map_err(|error| match error {
         ApplyError::Plan(PlanError::Faults(faults)) => {
@@ -51,8 +44,13 @@ pub(crate) fn run(
         }
         error => Failure::from(error).about(instance),
     })?;
-    output.result(&applied, text).map_err(|failure| {
-        let generation = applied.generation;
+    report(&applied, output)
+}
+
+/// Tells what was applied.
+pub(crate) fn report(applied: &Applied, output: &Output) -> Result<Done, Failure> {
+    output.result(applied, text).map_err(|failure| {
+        let (generation, instance) = (applied.generation, applied.instance_id);
         failure.although(format!("generation {generation} of {instance} is live"))
     })?;
     Ok(Done::degraded_if(applied.has_errors()))

@@ -12,7 +12,7 @@ use guideway::affinity::Conflict;
 use guideway::capture::{from_hex, HexTextError};
 use guideway::id::{InstanceId, InterfaceName};
 use guideway::plan::{CheckCode, Options};
-use guideway::quiclb::{schema, StateRoot};
+use guideway::quiclb::{schema, ApplyOptions, StateRoot};
 
 use crate::tool::{Form, EXIT_CODES};
 
@@ -68,6 +68,10 @@ pub(crate) enum Verb {
     Run(RunArgs),
     /// Take an instance off its interface
     Detach(DetachArgs),
+    /// Have the interface run this build's program; state and connections stay
+    Upgrade(UpgradeArgs),
+    /// Go back to the program before, or to the specification before
+    Rollback(RollbackArgs),
     /// Run frames through the program itself and show what becomes of them, and why
     Trace(TraceArgs),
     /// Check an instance, or a specification before it is applied
@@ -131,12 +135,35 @@ pub(crate) struct ApplyArgs {
     /// In mode offload: the program runs on the network card, without a fallback
     #[arg(long)]
     pub(crate) ack_hardware_offload: bool,
+    #[command(flatten)]
+    pub(crate) publishing: Publishing,
+}
+
+/// How a specification is published.
+#[derive(Debug, Args)]
+pub(crate) struct Publishing {
     /// Go on although this check of the machine finds an error; repeatable
     #[arg(long, value_name = "CODE", value_parser = check_code())]
-    pub(crate) force: Vec<String>,
-    /// Previous specifications to keep
-    #[arg(long, value_name = "N", default_value_t = 2)]
-    pub(crate) keep: usize,
+    force: Vec<String>,
+    /// Previous specifications to keep [default: 2]
+    #[arg(long, value_name = "N")]
+    keep: Option<usize>,
+}
+
+impl Publishing {
+    pub(crate) fn options(&self) -> ApplyOptions {
+        let default = ApplyOptions::default();
+        let forced = self.force.iter();
+        let is_forced = |code: &CheckCode| forced.clone().any(|one| one == code.as_str());
+        ApplyOptions {
+            force: CheckCode::ALL.iter().copied().filter(is_forced).collect(),
+            keep: self.keep.unwrap_or(default.keep),
+        }
+    }
+
+    pub(crate) fn any(&self) -> bool {
+        !self.force.is_empty() || self.keep.is_some()
+    }
 }
 
 fn check_code() -> PossibleValuesParser {
@@ -231,6 +258,25 @@ pub(crate) struct DetachArgs {
     /// Remove everything that the instance keeps in the kernel, too
     #[arg(long)]
     pub(crate) purge: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct UpgradeArgs {
+    /// UUID of the instance
+    pub(crate) instance: InstanceId,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RollbackArgs {
+    /// UUID of the instance
+    pub(crate) instance: InstanceId,
+    /// Publish the specification before the live one, and leave the program
+    #[arg(long)]
+    pub(crate) spec: bool,
+    #[command(flatten)]
+    pub(crate) confirmed: Confirmed,
+    #[command(flatten)]
+    pub(crate) publishing: Publishing,
 }
 
 #[derive(Debug, Args)]

@@ -3,7 +3,9 @@
 
 use guideway::kernel::attach::AttachError;
 use guideway::quiclb::ErrorFault;
-use guideway::quiclb::{ApplyError, DetachError, InstanceError, PlanError, PublishError};
+use guideway::quiclb::{
+    ApplyError, DetachError, InstanceError, PlanError, PublishError, UpgradeError,
+};
 
 use crate::tool::Failure;
 
@@ -23,6 +25,15 @@ impl From<DetachError> for Failure {
     fn from(error: DetachError) -> Self {
         match error {
             DetachError::Instance(error) => error.into(),
+            error => Self::new(error.kind(), &error),
+        }
+    }
+}
+
+impl From<UpgradeError> for Failure {
+    fn from(error: UpgradeError) -> Self {
+        match error {
+            UpgradeError::Instance(error) => error.into(),
             error => Self::new(error.kind(), &error),
         }
     }

@@ -29,6 +29,7 @@ mod schema;
 mod status;
 mod target;
 mod trace;
+mod upgrade;
 mod watch;
 
 #[path = "../common/tool/mod.rs"]
@@ -55,6 +56,8 @@ fn run(cli: &Cli, output: &Output) -> Result<Done, Failure> {
         Verb::AffinityImport(arguments) => affinity::import(arguments, &root, output),
         Verb::Run(arguments) => run::run(arguments, &root, output),
         Verb::Detach(arguments) => detach::run(arguments, &root, output),
+        Verb::Upgrade(arguments) => upgrade::run(arguments, &root, output),
+        Verb::Rollback(arguments) => upgrade::back(arguments, &root, output),
         Verb::Trace(arguments) => trace::run(arguments, &root, output),
         Verb::Doctor(arguments) => doctor::run(arguments, &root, output),
         Verb::Diff(arguments) => diff::run(arguments, &root, output),

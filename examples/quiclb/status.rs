@@ -70,10 +70,11 @@ fn text(status: &Status) -> String {
     attachment_text(&status.attachment, &mut text);
     let abi = status.program.abi;
     text.push_str(&format!(
-        "program {}, tag {}, ABI {}\n",
+        "program {}, tag {}, ABI {}, build {}\n",
         or_dash(status.program.name.as_ref()),
         or_dash(status.program.tag.as_ref()),
         or_dash(abi.map(|abi| format!("{}.{}", abi.major, abi.minor))),
+        or_unknown(status.program.build.as_ref()),
     ));
     match &status.generation {
         None if none_published(status) => text.push_str("no generation\n"),

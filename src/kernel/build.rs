@@ -67,22 +67,17 @@ impl Build {
     }
 
     /// What is known of a pinned program; none if nothing is, as of one that was loaded by a build
-    /// which kept no such record.
+    /// which kept no such record, or if there is something else in its place.
     ///
     /// # Errors
-    /// There is something else in its place.
-    pub fn of(dir: &StateDir, program_id: u32) -> Result<Option<Self>, RecordError> {
+    /// The kernel refuses to read it.
+    pub fn of(dir: &StateDir, program_id: u32) -> Result<Option<Self>, SysError> {
         let path = dir.pin(Section::Programs, &Self::pin(program_id));
-        let bytes = match record::read(&path, RECORD) {
-            Ok(bytes) => bytes,
-            Err(RecordError::Open(error)) if error.is_not_found() => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        let corrupt = |error: serde_json::Error| RecordError::Corrupt {
-            path: path.display().to_string(),
-            reason: error.to_string(),
-        };
-        serde_json::from_slice(&bytes).map(Some).map_err(corrupt)
+        match record::read(&path, RECORD) {
+            Ok(bytes) => Ok(serde_json::from_slice(&bytes).ok()),
+            Err(RecordError::Sys(error)) => Err(error),
+            Err(RecordError::Open(_) | RecordError::Corrupt { .. }) => Ok(None),
+        }
     }
 }
 

@@ -142,6 +142,15 @@ pub enum ApplyError {
     /// The generation was not published. The one before it is still live.
     #[error(transparent)]
     Publish(#[from] PublishError),
+    /// No specification before the live one was kept.
+    #[error(
+        "instance {instance} keeps no specification before the live one: nothing to go back to"
+    )]
+    #[non_exhaustive]
+    NothingBefore {
+        /// The instance.
+        instance: InstanceId,
+    },
     /// The program was not attached. If a generation was live before, the new one is.
     #[error(transparent)]
     Attach(#[from] AttachError),
@@ -171,6 +180,7 @@ impl ApplyError {
             Self::Preflight { .. } => ErrorKind::Preflight,
             Self::Instance(error) => error.kind(),
             Self::Publish(error) => error.kind(),
+            Self::NothingBefore { .. } => ErrorKind::NotFound,
             Self::Attach(error) => error.kind(),
         }
     }
@@ -326,6 +336,28 @@ pub fn apply(
             Err(error)
         }
     }
+}
+
+/// Makes the specification before the live one live again, as a new generation. A second time, the
+/// newer one comes back.
+///
+/// # Errors
+/// As of [`apply`]; [`ApplyError::NothingBefore`] where none was kept.
+pub fn rollback_spec(
+    root: &StateRoot,
+    instance: InstanceId,
+    plan: Options,
+    options: &ApplyOptions,
+) -> Result<Applied, ApplyError> {
+    let previous = QuicLb::open(&root.quiclb(instance))?.previous_record()?;
+    let Some(previous) = previous else {
+        return Err(ApplyError::NothingBefore { instance });
+    };
+    let wanted = Wanted::Spec {
+        spec: previous.spec().clone(),
+        options: plan,
+    };
+    apply(root, &wanted, options)
 }
 
 fn publish_and_attach(

@@ -156,6 +156,10 @@ codes! {
     UnpinnedLink = "unpinned-link", Error, "no attachment that ends with a process";
     /// The interface runs another program of this instance than the pinned one.
     OtherProgram = "other-program", Error, "what runs is the pinned program";
+    /// The program was loaded by another build of the library than the one that looks.
+    OtherBuild = "other-build", Warning, "the program is of this build";
+    /// An exchange of the program was interrupted, or is under way.
+    OpenExchange = "open-exchange", Warning, "no exchange of the program is open";
     /// The program runs in another mode than the specification says.
     ModeDrift = "mode-drift", Error, "the program runs in the mode of the specification";
     /// Somebody else's program is on the interface.

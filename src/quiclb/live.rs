@@ -217,6 +217,17 @@ impl QuicLb {
         Ok(Live::from_record(&bytes, &self.maps.meta.get(0)?)?)
     }
 
+    /// The generation before the live one of which the record was kept; none if none was, or nothing is
+    /// live.
+    pub(super) fn previous_record(&self) -> Result<Option<Live>, InstanceError> {
+        let Some(live) = self.live()? else {
+            return Ok(None);
+        };
+        let mut kept = self.pinned(RECORD_PIN)?.into_iter();
+        let number = kept.find(|&number| number < live.number);
+        number.map(|number| self.record(number)).transpose()
+    }
+
     /// Numbers of the generations that have a pin of this kind, newest first.
     fn pinned(&self, kind: &str) -> Result<Vec<u64>, InstanceError> {
         let names = self.dir.pins(Section::Generations)?;

@@ -211,8 +211,13 @@ fn open_if_there(
 
 /// What the program is made of that this build loads on this machine.
 pub(super) fn build() -> Build {
+    build_with(decrypts())
+}
+
+/// What this build's program is made of, with decryption or without.
+pub(super) fn build_with(keys: bool) -> Build {
     let options = object::Options {
-        keys: decrypts(),
+        keys,
         ..Default::default()
     };
     options.build()

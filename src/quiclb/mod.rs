@@ -49,7 +49,8 @@ mod watch;
 
 pub use crate::affinity::Conflict;
 pub use apply::{
-    apply, plan_here, Applied, ApplyError, ApplyOptions, ApplyResult, ApplySchema, Wanted,
+    apply, plan_here, rollback_spec, Applied, ApplyError, ApplyOptions, ApplyResult, ApplySchema,
+    Wanted,
 };
 pub use attachment::{Attached, Holder};
 pub use bindings::{
@@ -86,7 +87,8 @@ pub use upgrade::{UpgradeError, UpgradeKind, UpgradeSchema, Upgraded};
 pub use watch::{BackendRates, ServiceRates, WatchLine, WatchSchema};
 
 pub use crate::kernel::attach::{AttachError, Mode};
-pub use crate::kernel::exchange::Aborted;
+pub use crate::kernel::build::Build;
+pub use crate::kernel::exchange::{Aborted, ProgramChange, Seen, SeenHow, Step as UpgradeStep};
 pub use crate::kernel::statedir::{StateDir, StateRoot};
 pub use crate::plan::{plan, Options, Plan, World};
 pub use crate::service::Spec;

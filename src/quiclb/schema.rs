@@ -27,6 +27,9 @@ pub const LIST: &str = include_str!("schema/list.json");
 /// The schema of what was detached.
 pub const DETACH: &str = include_str!("schema/detach.json");
 
+/// The schema of what became of a program that was to be exchanged.
+pub const UPGRADE: &str = include_str!("schema/upgrade.json");
+
 /// The schema of a difference between two specifications.
 pub const DIFF: &str = include_str!("schema/diff.json");
 
@@ -64,6 +67,7 @@ pub const NAMES: &[&str] = &[
     "apply",
     "list",
     "detach",
+    "upgrade",
     "diff",
     "doctor",
     "probe",
@@ -86,6 +90,7 @@ pub fn named(name: &str) -> Option<&'static str> {
         "apply" => Some(APPLY),
         "list" => Some(LIST),
         "detach" => Some(DETACH),
+        "upgrade" => Some(UPGRADE),
         "diff" => Some(DIFF),
         "doctor" => Some(DOCTOR),
         "probe" => Some(PROBE),
@@ -111,6 +116,7 @@ pub fn generate(name: &str) -> Option<String> {
         "apply" => Some(of::<super::Applied>(name)),
         "list" => Some(of::<super::InstanceList>(name)),
         "detach" => Some(of::<super::Detached>(name)),
+        "upgrade" => Some(of::<super::Upgraded>(name)),
         "diff" => Some(of::<super::SpecDiff>(name)),
         "doctor" => Some(of::<super::Diagnosis>(name)),
         "probe" => Some(of::<super::InterfaceProbe>(name)),

@@ -19,6 +19,7 @@ use super::finding::{Finding, Severity};
 use super::stats::EventStats;
 use crate::addr::MacAddr;
 use crate::id::{InstanceId, InterfaceName};
+use crate::kernel::build::Build;
 use crate::kernel::statedir::{StateDir, StateRoot};
 use crate::service::{BackendState, Mode, Protocol, Routing, Tracking};
 
@@ -156,6 +157,8 @@ pub struct ProgramStatus {
     pub abi: Option<Abi>,
     /// What it was built for.
     pub profile: Profile,
+    /// What it was made of; none if its pin is lost or its build kept no record.
+    pub build: Option<Build>,
 }
 
 /// Version of a layout.

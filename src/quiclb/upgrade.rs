@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::attachment::{index_of, pinned_programs, refuse_occupied};
 use super::error::InstanceError;
 use super::instance::{QuicLb, Writer, PROGRAM};
-use super::loader::load_around;
+use super::loader::{self, load_around};
 use super::status::Abi;
 use crate::error::ErrorKind;
 use crate::id::InstanceId;
@@ -20,7 +20,6 @@ use crate::kernel::exchange::{
     Programs, Role, Seen, Settled, Step, Stopped,
 };
 use crate::kernel::program::Program;
-use crate::kernel::record::RecordError;
 use crate::kernel::statedir::{AbiVersion, Section};
 use crate::kernel::{PinError, SysError};
 
@@ -81,9 +80,6 @@ pub enum UpgradeError {
     /// The interface is somebody else's, or refuses the program.
     #[error(transparent)]
     Attach(#[from] AttachError),
-    /// What is known of a pinned program cannot be read.
-    #[error(transparent)]
-    Record(#[from] RecordError),
     /// There is no program to go back to.
     #[error("instance {instance} has no program before the one that runs: nothing to go back to")]
     #[non_exhaustive]
@@ -117,7 +113,6 @@ impl UpgradeError {
         match self {
             Self::Instance(error) => error.kind(),
             Self::Attach(error) => error.kind(),
-            Self::Record(_) => ErrorKind::Incompatible,
             Self::NothingBefore { .. } => ErrorKind::NotFound,
             Self::NotRunning { .. } => ErrorKind::Kernel,
             Self::Stopped(error) => error.kind(),
@@ -164,7 +159,7 @@ impl Writer {
     ) -> Result<Upgraded, UpgradeError> {
         self.refuse_foreign()?;
         let old = self.known(&self.program)?;
-        let built = self.built();
+        let built = loader::build();
         if old.as_ref().is_some_and(|old| old.makes_the_same(&built)) {
             return self.report(UpgradeKind::Upgrade, None);
         }
@@ -211,12 +206,7 @@ impl Writer {
         self.report(UpgradeKind::Rollback, Some(outcome))
     }
 
-    /// What this build's program for this instance is made of.
-    fn built(&self) -> Build {
-        super::loader::build()
-    }
-
-    fn known(&self, program: &Program) -> Result<Option<Build>, RecordError> {
+    fn known(&self, program: &Program) -> Result<Option<Build>, SysError> {
         Build::of(self.dir(), program.id())
     }
 
@@ -290,6 +280,13 @@ impl Writer {
             self.balancer.program = running;
         }
         Ok(settled)
+    }
+}
+
+impl QuicLb {
+    /// What this build's program is made of, of the kind that the instance has.
+    pub(super) fn built(&self) -> Build {
+        loader::build_with(self.maps.contexts.is_some())
     }
 }
 

@@ -16,6 +16,7 @@ mod refusals;
 mod run;
 mod targets;
 mod tracing;
+mod upgrading;
 mod usage;
 mod watching;
 

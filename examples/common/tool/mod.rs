@@ -6,6 +6,7 @@
 #![allow(dead_code, unused_imports)] // each tool uses a part
 
 mod cli;
+pub(crate) mod exchange;
 mod failure;
 pub(crate) mod input;
 mod output;

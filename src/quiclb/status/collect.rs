@@ -13,13 +13,16 @@ use super::{
 use crate::hex;
 use crate::id::InterfaceName;
 use crate::kernel::attach::{occupants, Occupant};
+use crate::kernel::build::Build;
 use crate::kernel::clock;
+use crate::kernel::exchange::Role;
+use crate::kernel::program::Program;
 use crate::kernel::statedir::{AbiVersion, Section, StateDir, StateError};
 use crate::plan::{ifindex_drift, reach, CheckCode, CheckResult, Live};
-use crate::quiclb::attachment::{index_of, mode_here, pinned_link, LINK};
+use crate::quiclb::attachment::{index_of, mode_here, pinned_link, pinned_programs, LINK};
 use crate::quiclb::error::InstanceError;
 use crate::quiclb::finding::{Finding, FindingCode};
-use crate::quiclb::instance::QuicLb;
+use crate::quiclb::instance::{QuicLb, PROGRAM};
 use crate::quiclb::observe::observe;
 use crate::quiclb::stats::{ServiceStats, Stats};
 use crate::reason::Reason;
@@ -71,10 +74,12 @@ fn whole(instance: &QuicLb, abi: Option<AbiVersion>) -> Result<Status, InstanceE
         Some(live) if in_sight => lost(live, &mut findings)?,
         _ => Lost::default(),
     };
+    let build = other_build(instance, &mut findings)?;
     let program = instance.program();
     let mut status = empty(instance.dir(), abi, attachment, health(attached, &findings));
     status.program.name = Some(program.name().to_owned());
     status.program.tag = Some(hex::encode(&program.tag()));
+    status.program.build = build;
     status.redirect_errors = RedirectErrors {
         source: match lost.total() {
             Some(_) => RedirectErrorSource::Device,
@@ -171,6 +176,7 @@ fn empty(
             tag: None,
             abi: abi.map(|AbiVersion { major, minor }| Abi { major, minor }),
             profile: Profile::Host,
+            build: None,
         },
         generation: None,
         services: Vec::new(),
@@ -273,6 +279,17 @@ fn attachment(
 ) -> Result<(Attachment, Option<Mode>), InstanceError> {
     let ours = instance.program().id();
     let mut attachment = detached(Some(ours));
+    let programs = pinned_programs(instance.dir())?;
+    if programs.get(Role::Next).is_some() {
+        let pin = Role::Next.pin(PROGRAM);
+        findings.push(Finding::new(
+            FindingCode::OpenExchange,
+            instance.dir().pin(Section::Programs, &pin).display(),
+            "an exchange of the program was interrupted, or is under way",
+            APPLY,
+        ));
+    }
+    attachment.previous_program_id = programs.get(Role::Previous).map(Program::id);
     let link = match pinned_link(instance.dir())? {
         Some(link) => Some(link.state()?),
         None => None,
@@ -314,17 +331,19 @@ fn attachment(
         return Ok((attachment, None));
     };
     attachment.live_program_id = Some(occupant.program_id);
-    if linked.is_some_and(|link| link.program_id == occupant.program_id) {
+    let is_linked = linked.is_some_and(|link| link.program_id == occupant.program_id);
+    let is_ours = is_linked || programs.with_id(occupant.program_id).is_some();
+    if is_ours && occupant.program_id != ours {
+        findings.push(Finding::new(
+            FindingCode::OtherProgram,
+            interface,
+            format!("{occupant} runs, the pinned program is {ours}"),
+            APPLY,
+        ));
+    }
+    if is_linked {
         attachment.owner = Owner::Ours;
-        if occupant.program_id != ours {
-            findings.push(Finding::new(
-                FindingCode::OtherProgram,
-                interface,
-                format!("{occupant} runs, the pinned program is {ours}"),
-                APPLY,
-            ));
-        }
-    } else if occupant.program_id == ours {
+    } else if is_ours {
         attachment.owner = Owner::Ours;
         attachment.link_id = occupant.link_id;
         attachment.kind = match occupant.link_id {
@@ -365,6 +384,30 @@ fn unpinned(interface: &InterfaceName, occupant: &Occupant) -> Option<Finding> {
         format!("link {link} holds the program and is not pinned: it ends with its owner"),
         APPLY,
     ))
+}
+
+/// What the program was made of; that another build did is a finding.
+fn other_build(
+    instance: &QuicLb,
+    findings: &mut Vec<Finding>,
+) -> Result<Option<Build>, InstanceError> {
+    let id = instance.program().id();
+    let object = format!("program {id}");
+    let built = instance.built();
+    let build = Build::of(instance.dir(), id)?;
+    let message = match &build {
+        Some(build) if build.makes_the_same(&built) => return Ok(Some(build.clone())),
+        Some(build) => format!("is of build {build}, this tool's is {built}"),
+        None => format!("nothing tells of which build it is, this tool's is {built}"),
+    };
+    let remedy = "upgrade it, or use the tool of its build";
+    findings.push(Finding::new(
+        FindingCode::OtherBuild,
+        object,
+        message,
+        remedy,
+    ));
+    Ok(build)
 }
 
 fn leftovers(

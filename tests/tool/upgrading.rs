@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! `upgrade` and `rollback`: of the program, and of the specification.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::harness::{
+    coded, draining, machine, names_in, quiclb, quiclb_json, state, state_dir, Files, EXAMPLE,
+    INSTANCE,
+};
+use crate::netns::{foreign_program, ip, isolated, netlink_attach, xdp_seen_by_ip, Kind};
+
+/// An instance that runs a program of which nothing tells what build it is of.
+fn older(files: &Files) -> String {
+    machine();
+    let spec = files.write("spec.json", EXAMPLE);
+    quiclb(&["apply", &spec]).exits(0);
+    let progs = state_dir().join("progs");
+    let record = names_in(&progs).into_iter();
+    let record = record.filter(|name| name.starts_with("build-")).next();
+    fs::remove_file(progs.join(record.expect("a record"))).expect("removed");
+    spec
+}
+
+fn on_edge() -> u64 {
+    xdp_seen_by_ip("edge0").expect("a program").1
+}
+
+#[test]
+fn a_program_of_another_build_is_named_upgraded_and_brought_back() {
+    isolated("tool::upgrade", || {
+        let files = Files::new("upgrade");
+        older(&files);
+        let old = on_edge();
+        let status = quiclb_json(&["status", INSTANCE]).exits(0).valid("status");
+        let finding = coded(&status["findings"], "other-build").expect("a finding");
+        assert_eq!(finding["severity"], "warning");
+        assert_eq!(status["program"]["build"], Value::Null);
+        let doctor = quiclb_json(&["doctor", INSTANCE]).exits(0).valid("doctor");
+        assert!(coded(&doctor["checks"], "other-build").is_some());
+        assert_eq!(on_edge(), old, "looking changes nothing");
+
+        let upgraded = quiclb_json(&["upgrade", INSTANCE])
+            .exits(0)
+            .valid("upgrade");
+        assert_eq!(upgraded["kind"], "upgrade");
+        assert_eq!(upgraded["instance_id"], INSTANCE);
+        assert_eq!(upgraded["old_program_id"], old);
+        assert_eq!(upgraded["new_program_id"], on_edge());
+        assert_eq!(upgraded["interface"], "edge0");
+        assert!(upgraded["swap_ms"].as_f64().expect("exchanged") > 0.0);
+        assert_eq!(upgraded["abi"]["major"], 1);
+        let new = on_edge();
+        assert_ne!(new, old);
+
+        let status = quiclb_json(&["status", INSTANCE]).exits(0).valid("status");
+        assert_eq!(coded(&status["findings"], "other-build"), None, "{status}");
+        assert_eq!(status["program"]["build"], upgraded["new_build"]);
+        assert_eq!(status["attachment"]["program_id"], new);
+        assert_eq!(status["attachment"]["previous_program_id"], old);
+
+        let text = quiclb(&["upgrade", INSTANCE]).exits(0);
+        assert!(text.stdout.contains("unchanged"), "{}", text.stdout);
+        assert_eq!(on_edge(), new);
+
+        let back = quiclb(&["rollback", INSTANCE]).exits(0);
+        for part in ["rolled back", "edge0: exchanged in", "kept no record"] {
+            assert!(back.stdout.contains(part), "{part}: {}", back.stdout);
+        }
+        assert_eq!(on_edge(), old);
+        let forth = quiclb_json(&["rollback", INSTANCE])
+            .exits(0)
+            .valid("upgrade");
+        assert_eq!(forth["kind"], "rollback");
+        assert_eq!(on_edge(), new);
+
+        // Detached, it is exchanged for the next attachment.
+        quiclb(&["detach", INSTANCE]).exits(0);
+        let back = quiclb_json(&["rollback", INSTANCE])
+            .exits(0)
+            .valid("upgrade");
+        assert_eq!(back["verification"], "detached");
+        assert_eq!(back["interface"], Value::Null);
+        assert_eq!(back["swap_ms"], Value::Null);
+        quiclb(&["detach", INSTANCE, "--purge"]).exits(0);
+        assert_eq!(
+            state(),
+            [state_dir()
+                .parent()
+                .expect("a parent")
+                .display()
+                .to_string()]
+        );
+    });
+}
+
+#[test]
+fn the_specification_before_is_published_again() {
+    isolated("tool::rollback_spec", || {
+        machine();
+        let files = Files::new("rollback-spec");
+        let first = files.write("spec.json", EXAMPLE);
+        let second = files.write("draining.json", draining().to_string());
+        quiclb(&["apply", &first]).exits(0);
+        let rollback = ["rollback", INSTANCE, "--spec"];
+        let error = quiclb_json(&rollback).fails(1, "not-found");
+        let message = error["message"].as_str().expect("text");
+        assert!(message.contains("nothing to go back to"), "{message}");
+
+        quiclb(&["apply", &second]).exits(0);
+        let program = on_edge();
+        let applied = quiclb_json(&rollback).exits(0).valid("apply");
+        assert_eq!(
+            (&applied["result"], &applied["generation"]),
+            (&"changed".into(), &3.into())
+        );
+        let differs = quiclb_json(&["diff", INSTANCE, &first]).exits(0).document();
+        assert_eq!(differs["operations"], Value::Array(Vec::new()), "{differs}");
+        let applied = quiclb_json(&rollback).exits(0).valid("apply");
+        assert_eq!(applied["generation"], 4);
+        let differs = quiclb_json(&["diff", INSTANCE, &second])
+            .exits(0)
+            .document();
+        assert_eq!(differs["operations"], Value::Array(Vec::new()), "{differs}");
+        assert_eq!(on_edge(), program, "the program stays");
+
+        // None is kept.
+        quiclb(&["apply", "--keep", "0", &first]).exits(0);
+        quiclb_json(&rollback).fails(1, "not-found");
+    });
+}
+
+#[test]
+fn what_cannot_be_exchanged_is_refused_and_nothing_is_changed() {
+    isolated("tool::upgrade_refused", || {
+        let files = Files::new("upgrade-refused");
+        let absent = quiclb_json(&["upgrade", INSTANCE]).fails(1, "not-found");
+        assert_eq!(absent["object"], INSTANCE);
+        quiclb_json(&["rollback", INSTANCE]).fails(1, "not-found");
+        quiclb_json(&["rollback", INSTANCE, "--spec"]).fails(1, "not-found");
+        older(&files);
+        let (before, program) = (state(), on_edge());
+
+        let error = quiclb_json(&["rollback", INSTANCE]).fails(1, "not-found");
+        let message = error["message"].as_str().expect("text");
+        assert!(message.contains("nothing to go back to"), "{message}");
+        quiclb_json(&["rollback", INSTANCE, "--keep", "1"]).fails(2, "usage");
+        quiclb_json(&["rollback", INSTANCE, "--disruptive"]).fails(2, "usage");
+        let lock = fs::File::open(state_dir()).expect("a directory");
+        lock.lock().expect("locked");
+        quiclb_json(&["upgrade", INSTANCE]).fails(4, "locked");
+        quiclb_json(&["rollback", INSTANCE]).fails(4, "locked");
+        drop(lock);
+        assert_eq!((state(), on_edge()), (before, program));
+
+        // Somebody else has the interface.
+        quiclb(&["detach", INSTANCE]).exits(0);
+        let before = state();
+        let theirs = foreign_program("theirs", Kind::Xdp).expect("loaded");
+        netlink_attach(crate::netns::ifindex("edge0"), &theirs, 0).expect("free");
+        quiclb_json(&["upgrade", INSTANCE]).fails(4, "occupied");
+        assert_eq!(state(), before);
+        ip(&["link", "set", "edge0", "xdp", "off"]);
+    });
+}
+
+#[test]
+fn an_upgrade_of_a_broken_instance_says_what_is_wrong() {
+    isolated("tool::upgrade_broken", || {
+        let files = Files::new("upgrade-broken");
+        let spec = older(&files);
+        // Something else in the place of the program to come.
+        let next = state_dir().join("progs/gw_quiclb-next");
+        fs::rename(state_dir().join("links/xdp"), &next).expect("moved");
+        quiclb_json(&["upgrade", INSTANCE]).fails(4, "incompatible");
+        fs::rename(&next, state_dir().join("links/xdp")).expect("moved back");
+        fs::remove_file(state_dir().join("progs/gw_quiclb")).expect("removed");
+        let error = quiclb_json(&["upgrade", INSTANCE]).fails(1, "not-found");
+        let message = error["message"].as_str().expect("text");
+        assert!(
+            message.contains("apply the specification again"),
+            "{message}"
+        );
+        quiclb(&["apply", &spec]).exits(0);
+        let upgraded = quiclb_json(&["upgrade", INSTANCE])
+            .exits(0)
+            .valid("upgrade");
+        assert_eq!(upgraded["verification"], "unchanged");
+    });
+}
