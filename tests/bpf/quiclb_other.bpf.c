@@ -3,6 +3,6 @@
  * gw_quiclb as another build could have it: it does the same, in one instruction more. Stands for the
  * program of the build before in tests of upgrades.
  */
-#include "lib/count.h"
-#define gw_count_reason(reason) ({ asm volatile("r0 = 0" ::: "r0"); gw_count_reason(reason); })
+#include "lib/parse.h"
+#define gw_parse(ctx, packet) ({ asm volatile("r0 = 0" ::: "r0"); gw_parse(ctx, packet); })
 #include "../../bpf/quiclb.bpf.c"

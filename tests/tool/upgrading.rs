@@ -50,7 +50,7 @@ fn a_program_of_another_build_is_named_upgraded_and_brought_back() {
         assert_eq!(upgraded["new_program_id"], on_edge());
         assert_eq!(upgraded["interface"], "edge0");
         assert!(upgraded["swap_ms"].as_f64().expect("exchanged") > 0.0);
-        assert_eq!(upgraded["abi"]["major"], 1);
+        assert_eq!(upgraded["abi"], status["program"]["abi"]);
         let new = on_edge();
         assert_ne!(new, old);
 
@@ -116,13 +116,13 @@ fn the_specification_before_is_published_again() {
             (&"changed".into(), &3.into())
         );
         let differs = quiclb_json(&["diff", INSTANCE, &first]).exits(0).document();
-        assert_eq!(differs["operations"], Value::Array(Vec::new()), "{differs}");
+        assert_eq!(differs["identical"], true, "{differs}");
         let applied = quiclb_json(&rollback).exits(0).valid("apply");
         assert_eq!(applied["generation"], 4);
         let differs = quiclb_json(&["diff", INSTANCE, &second])
             .exits(0)
             .document();
-        assert_eq!(differs["operations"], Value::Array(Vec::new()), "{differs}");
+        assert_eq!(differs["identical"], true, "{differs}");
         assert_eq!(on_edge(), program, "the program stays");
 
         // None is kept.

@@ -10,9 +10,10 @@ fn what_is_no_command_line_is_a_usage_error_in_both_forms() {
     for arguments in [
         &[][..],
         &["no-such-verb"],
-        // Verbs of the family that this version does not have.
-        &["upgrade", INSTANCE],
-        &["rollback", INSTANCE],
+        &["upgrade"],
+        &["upgrade", INSTANCE, "--spec"],
+        &["rollback"],
+        &["rollback", INSTANCE, "more"],
         &["run"],
         &["run", "not-a-uuid"],
         &["watch"],
