@@ -121,14 +121,14 @@ fn fixed_keys_are_required() {
     required(
         "status",
         "/required",
-        "schema health program configuration groups tenants routes attachments packets selection \
+        "schema health program preflight loop configuration groups tenants routes attachments packets selection \
          events pins memory_bytes findings",
     );
     required(
         "status",
         "/$defs/GroupStatus/required",
         "group class state hash_group settings incarnation publication age_seconds table_size digest \
-         ineligible routes pins members",
+         ineligible routes foreign_routes pins members",
     );
     required(
         "status",
@@ -143,7 +143,23 @@ fn fixed_keys_are_required() {
     required(
         "status",
         "/$defs/RouteStatus/required",
-        "total limit by_class dead foreign unknown",
+        "total limit by_class dead foreign foreign_to_groups unknown",
+    );
+    required(
+        "status",
+        "/$defs/ForeignRouteStatus/required",
+        "table prefix group class incarnation origin",
+    );
+    required(
+        "status",
+        "/$defs/LoopStatus/required",
+        "mode classes pool_min_active interval_seconds unsynced swept_seconds_ago \
+         succeeded_seconds_ago failures",
+    );
+    required(
+        "status",
+        "/$defs/CheckStatus/required",
+        "name needed missing",
     );
     required(
         "status",

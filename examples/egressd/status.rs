@@ -4,16 +4,20 @@
 use std::collections::BTreeMap;
 
 use guideway::egress::document::{
-    status, AttachmentStatus, AttachmentWay, Finding, GroupStatus, InterfaceName, Severity,
-    StatusDocument, TenantStatus,
+    status, AttachmentStatus, AttachmentWay, CheckStatus, Finding, ForeignRouteStatus, GroupStatus,
+    InterfaceName, LoopStatus, Severity, StatusDocument, TenantStatus,
 };
 use guideway::egress::pins::Standings;
+use guideway::egress::LoopMode;
 use guideway::kernel::statedir::StateDir;
 use guideway::reason::egress::{End, Selection};
 
 use crate::plan::{hash_text, mebibytes, state_text};
 use crate::tool::text::{bar, checks, or_dash, percent, Table};
 use crate::tool::{Done, Failure, Output};
+
+/// Routes of others that the text lists one by one.
+const MOST_FOREIGN: usize = 20;
 
 pub(crate) fn run(state: &StateDir, output: &Output) -> Result<Done, Failure> {
     let status =
@@ -36,6 +40,10 @@ fn text(status: &StatusDocument) -> String {
         program.tag,
         mebibytes(status.memory_bytes)
     );
+    preflight_text(&status.preflight, &mut text);
+    if let Some(keeper) = &status.keeper {
+        loop_text(keeper, &mut text);
+    }
     match &status.configuration {
         None => text.push_str("no configuration\n"),
         Some(members) => {
@@ -69,6 +77,7 @@ fn text(status: &StatusDocument) -> String {
         routes.foreign,
         routes.unknown,
     ));
+    foreign_text(&routes.foreign_to_groups, &mut text);
     attachments_text(&status.attachments, &mut text);
     text.push_str(&format!("\npackets {}\n", status.packets.total));
     let packets = &status.packets;
@@ -97,6 +106,73 @@ fn text(status: &StatusDocument) -> String {
     ));
     findings_text(&status.findings, &mut text);
     text
+}
+
+/// What the kernel has of what the datapath can do without.
+fn preflight_text(checks: &[CheckStatus], text: &mut String) {
+    let optional = checks.iter().filter(|check| !check.needed);
+    let optional: Vec<_> = optional
+        .map(|check| match check.missing {
+            None => check.name.to_owned(),
+            Some(_) => format!("no {}", check.name),
+        })
+        .collect();
+    if !optional.is_empty() {
+        text.push_str(&format!("kernel: {}\n", optional.join(", ")));
+    }
+}
+
+fn loop_text(keeper: &LoopStatus, text: &mut String) {
+    let mode = match keeper.mode {
+        LoopMode::Ordered => "ordered",
+        LoopMode::Hashed => "hashed",
+    };
+    let ago = |seconds: Option<f64>| match seconds {
+        None => "never".to_owned(),
+        Some(seconds) => format!("{seconds:.1} s ago"),
+    };
+    let interval = match keeper.interval_seconds {
+        None => "once".to_owned(),
+        Some(seconds) => format!("every {seconds} s"),
+    };
+    text.push_str(&format!(
+        "loop: {mode}, sweeps {interval}; swept {}, well {}; at least {} active of {}\n",
+        ago(Some(keeper.swept_seconds_ago)),
+        ago(keeper.succeeded_seconds_ago),
+        keeper.pool_min_active,
+        keeper.classes.join(", "),
+    ));
+}
+
+/// Routes of others to groups: the first of them, and how many more there are.
+fn foreign_text(routes: &[ForeignRouteStatus], text: &mut String) {
+    if routes.is_empty() {
+        return;
+    }
+    let headings = [
+        "tenant",
+        "prefix",
+        "group",
+        "class",
+        "incarnation",
+        "origin",
+    ];
+    let mut table = Table::new(2, &headings, &[0, 2, 4, 5]);
+    for route in routes.iter().take(MOST_FOREIGN) {
+        table.row([
+            &route.table,
+            &route.prefix,
+            &route.group,
+            &or_dash(route.class),
+            &route.incarnation,
+            &route.origin,
+        ]);
+    }
+    text.push_str("  of others, to groups:\n");
+    table.write(text);
+    if let Some(more @ 1..) = routes.len().checked_sub(MOST_FOREIGN) {
+        text.push_str(&format!("  and {more} more; -o json lists all\n"));
+    }
 }
 
 fn standing_text(pins: &Standings) -> String {
@@ -158,7 +234,13 @@ fn group_text(group: &GroupStatus, text: &mut String) {
     }
     let (routes, pins) = (group.routes, group.pins.total());
     let standing = standing_text(&group.pins);
-    text.push_str(&format!("  routes {routes}; pins {pins}: {standing}\n"));
+    let foreign = match group.foreign_routes {
+        0 => String::new(),
+        foreign => format!(" ({foreign} of others)"),
+    };
+    text.push_str(&format!(
+        "  routes {routes}{foreign}; pins {pins}: {standing}\n"
+    ));
 }
 
 fn tenants_text(tenants: &[TenantStatus], text: &mut String) {

@@ -196,6 +196,12 @@ pub enum Problem {
 }
 
 impl Problem {
+    /// Whether the round that has it counts as failed: what is wanted has no plan that would do it.
+    #[must_use]
+    pub const fn is_failure(&self) -> bool {
+        matches!(self, Self::TooManyCandidates { .. })
+    }
+
     /// The name of its kind, for counters and to tell whether it is one of before.
     #[must_use]
     pub const fn kind(&self) -> &'static str {

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use std::fmt;
+use std::ops::Add;
 
 /// Why a source could not be read, or an object of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -73,6 +74,17 @@ impl fmt::Display for SourceErrorReason {
 /// the one before failed for the same reason.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SourceErrors([u64; SourceErrorReason::ALL.len()]);
+
+impl Add for SourceErrors {
+    type Output = Self;
+
+    fn add(mut self, other: Self) -> Self {
+        for (count, more) in self.0.iter_mut().zip(other.0) {
+            *count = count.saturating_add(more);
+        }
+        self
+    }
+}
 
 impl SourceErrors {
     /// How often it failed for this reason.

@@ -13,7 +13,7 @@ use super::observe::{observe, observe_only};
 use super::observed::{Observed, Reachability};
 use super::plan::{Plan, Repair, Step};
 use super::reconcile::reconcile;
-use crate::group::{Class, GroupId, GroupPlan, Snapshot};
+use crate::group::{Class, Classes, GroupId, GroupPlan, Snapshot};
 use crate::route::{Key, Prefix};
 use crate::srv6::BaseSid;
 
@@ -155,10 +155,20 @@ impl Swept {
         self.applied.failures().chain(self.after.as_ref().err())
     }
 
+    /// Why the round did not come to its end, in words and by stage: what failed, and what there is no
+    /// way to do.
+    pub fn errors(&self) -> impl Iterator<Item = (Stage, String)> + '_ {
+        let failures = self.failures();
+        let failures = failures.map(|failure| (failure.stage, failure.to_string()));
+        let problems = self.plan.problems.iter();
+        let problems = problems.filter(|problem| problem.is_failure());
+        failures.chain(problems.map(|problem| (Stage::Apply, problem.to_string())))
+    }
+
     /// The stages that failed, each once.
     #[must_use]
     pub fn failed_stages(&self) -> BTreeSet<Stage> {
-        self.failures().map(|failure| failure.stage).collect()
+        self.errors().map(|(stage, _)| stage).collect()
     }
 
     /// Whether everything that was planned is done, and everything holds that must.
@@ -169,7 +179,9 @@ impl Swept {
     }
 
     /// Counts what was done. That the round ended, and how long it took, is the caller's to count.
-    pub fn count(&self, desired: &Desired, counters: &mut LoopCounters) {
+    /// `classes` are those that are wanted now: others than the round was told, if they changed while
+    /// it ran.
+    pub fn count(&self, classes: &Classes, counters: &mut LoopCounters) {
         let applied = &self.applied;
         for published in applied.published.iter().chain(&applied.disabled) {
             let moved = self.moved(published.group);
@@ -219,7 +231,7 @@ impl Swept {
             counters.proven(disabled.class);
         }
         if let (Ok(after), Some(invariants)) = (&self.after, &self.invariants) {
-            for entry in desired.classes.iter() {
+            for entry in classes.iter() {
                 let counts = counters.classes.entry(entry.class).or_insert(false);
                 *counts |= is_everywhere(after, entry.class);
             }
@@ -230,7 +242,7 @@ impl Swept {
             };
             counters
                 .classes
-                .retain(|class, _| desired.classes.contains(*class) || forwards(class));
+                .retain(|class, _| classes.contains(*class) || forwards(class));
             let classes: Vec<_> = counters.classes.keys().copied().collect();
             counters
                 .moved_slots

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use super::error::InstanceError;
 use super::instance::Egress;
-use crate::group::GroupId;
-use crate::route::{Origin, RowError, TableId};
+use crate::group::{GroupId, Incarnation};
+use crate::route::{Key, Origin, RowError, TableId};
 
 /// What routes there are.
 #[derive(Debug, Clone, Default)]
@@ -26,10 +26,27 @@ pub struct RouteCensus {
     pub tables: BTreeMap<TableId, u64>,
     /// Routes by who keeps them in line.
     pub origins: BTreeMap<Origin, u64>,
+    /// Routes to groups that others keep in line than the node's control loop. It moves none of them,
+    /// and a group that they name is not disabled.
+    pub foreign: Vec<ForeignRoute>,
     /// Rows that make no sense.
     pub unknown: Vec<RowError>,
     /// How long the look at all of them took.
     pub duration: Duration,
+}
+
+/// A route to a group that another writer keeps in line than the node's control loop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ForeignRoute {
+    /// Whose it is, and for which packets.
+    pub key: Key,
+    /// The group that it names.
+    pub group: GroupId,
+    /// The tenure of the group that it names.
+    pub incarnation: Incarnation,
+    /// Who keeps it in line.
+    pub origin: Origin,
 }
 
 impl RouteCensus {
@@ -37,6 +54,13 @@ impl RouteCensus {
     #[must_use]
     pub fn of(&self, group: GroupId) -> u64 {
         self.groups.get(&group).copied().unwrap_or(0)
+    }
+
+    /// How many of these others keep in line.
+    #[must_use]
+    pub fn foreign_of(&self, group: GroupId) -> u64 {
+        let foreign = self.foreign.iter();
+        foreign.filter(|route| route.group == group).count() as u64
     }
 }
 
@@ -64,6 +88,14 @@ impl Egress {
                     *census.origins.entry(route.origin).or_default() += 1;
                     if let Some((group, incarnation)) = route.group() {
                         *census.groups.entry(group).or_default() += 1;
+                        if route.origin != Origin::default() {
+                            census.foreign.push(ForeignRoute {
+                                key,
+                                group,
+                                incarnation,
+                                origin: route.origin,
+                            });
+                        }
                         let live = live.get(&group);
                         // Of one that is lost nobody knows which tenure it is in.
                         if live.is_none() && groups.damaged.contains_key(&group) {
@@ -78,6 +110,7 @@ impl Egress {
             }
             ControlFlow::Continue(())
         })?;
+        census.foreign.sort_unstable_by_key(|route| route.key);
         census.duration = started.elapsed();
         Ok(census)
     }

@@ -132,6 +132,18 @@ impl Egress {
         })
     }
 
+    /// Whether what is pinned in the directory still are these maps. They are not when the state was
+    /// removed, perhaps made anew, or a map was: whoever looks goes on with what is pinned now.
+    #[must_use]
+    pub fn is_current(&self) -> bool {
+        let maps = self.maps.all().into_iter();
+        let mut named = maps.zip(Maps::NAMES);
+        named.all(|(map, name)| {
+            let pinned = Map::open_any(&self.dir.pin(Section::Maps, name));
+            pinned.is_ok_and(|pinned| pinned.id() == map.id())
+        })
+    }
+
     /// Where its objects are pinned.
     pub fn dir(&self) -> &StateDir {
         &self.dir

@@ -84,6 +84,26 @@ pub(crate) fn reading(groups: impl IntoIterator<Item = Snapshot>) -> Reading {
     reading
 }
 
+/// Insists that two exports differ in exactly these series, which are these numbers afterwards. Sums and
+/// buckets of histograms, whose numbers are times, are left aside.
+#[track_caller]
+pub(crate) fn assert_changed(
+    before: &BTreeMap<String, f64>,
+    after: &BTreeMap<String, f64>,
+    expected: &[(&str, f64)],
+) {
+    let differences = changed(before, after).into_iter();
+    let differences: Vec<_> = differences
+        .filter(|(series, ..)| !series.contains("_bucket") && !series.contains("_sum"))
+        .map(|(series, _, after)| (series, after))
+        .collect();
+    let expected = expected.iter();
+    let expected: Vec<_> = expected
+        .map(|(series, value)| ((*series).to_owned(), Some(*value)))
+        .collect();
+    assert_eq!(differences, expected);
+}
+
 /// The series that two exports differ in, with their values in both.
 pub(crate) fn changed(
     before: &BTreeMap<String, f64>,

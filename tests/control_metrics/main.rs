@@ -13,6 +13,7 @@ mod udp6;
 
 mod groups;
 mod kernel;
+mod of_a_round;
 mod of_the_loop;
 mod of_the_maps;
 mod table;

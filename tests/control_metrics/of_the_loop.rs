@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use guideway::control::machine::Trigger;
 use guideway::control::metrics::{
-    LoopCounters, Publication, Reading, SharedCounters, Side, Stage, Unresolved,
+    LoopCounters, Optional, Publication, Reading, SharedCounters, Side, SourceKind, Stage,
+    Unresolved,
 };
 use guideway::control::source::SourceErrorReason;
 use guideway::control::{Mode, Repair};
@@ -16,21 +17,12 @@ use crate::support::nat64;
 
 /// Does something to a loop that has done nothing, and expects these series to be these numbers, and
 /// no other to change, but for sums and buckets of histograms.
+#[track_caller]
 fn check<T>(change: impl FnOnce(&mut LoopCounters) -> T, expected: &[(&str, f64)]) {
     let mut counters = counters(Mode::Ordered);
     let before = exported(&counters, &Reading::none());
     change(&mut counters);
-    let after = exported(&counters, &Reading::none());
-    let differences = changed(&before, &after).into_iter();
-    let differences: Vec<_> = differences
-        .filter(|(series, ..)| !series.contains("_bucket") && !series.contains("_sum"))
-        .map(|(series, _, after)| (series, after))
-        .collect();
-    let expected: Vec<_> = expected
-        .iter()
-        .map(|(series, value)| ((*series).to_owned(), Some(*value)))
-        .collect();
-    assert_eq!(differences, expected);
+    assert_changed(&before, &exported(&counters, &Reading::none()), expected);
 }
 
 #[test]
@@ -59,6 +51,24 @@ fn configuration() {
         |counters| counters.classes.insert(nat64(), false),
         &[("class_configured{class=\"nat64:64:ff9b::/96\"}", 0.0)],
     );
+}
+
+#[test]
+fn what_the_kernel_lacks_is_told_with_the_build() {
+    let build = |lacks: &[Optional]| {
+        let mut counters = counters(Mode::Ordered);
+        counters.lacks.extend(lacks);
+        let numbers = exported(&counters, &Reading::none()).into_keys();
+        let mut build = numbers.filter(|series| series.starts_with("build_info{"));
+        build.next().expect("a series")
+    };
+    let has = |series: &str, tcx: bool, batch: bool| {
+        let (tcx, batch) = (format!("tcx=\"{tcx}\""), format!("batch=\"{batch}\""));
+        assert!(series.contains(&tcx) && series.contains(&batch), "{series}");
+    };
+    has(&build(&[]), true, true);
+    has(&build(&[Optional::Tcx]), false, true);
+    has(&build(&[Optional::Batch]), true, false);
 }
 
 #[test]
@@ -152,7 +162,10 @@ fn the_network_and_the_source() {
         ],
     );
     check(
-        |counters| counters.source_errors.count(SourceErrorReason::Forbidden),
+        |counters| {
+            let errors = counters.source_errors.entry(SourceKind::Dir);
+            errors.or_default().count(SourceErrorReason::Forbidden);
+        },
         &[(
             "source_errors_total{reason=\"forbidden\",source=\"dir\"}",
             1.0,

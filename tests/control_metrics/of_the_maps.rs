@@ -18,19 +18,12 @@ fn of(reading: &Reading) -> BTreeMap<String, f64> {
 }
 
 /// Changes a reading of nothing, and expects these series to be these numbers and no other to change.
+#[track_caller]
 fn check<T>(change: impl FnOnce(&mut Reading) -> T, expected: &[(&str, f64)]) {
     let mut reading = Reading::none();
     let before = of(&reading);
     change(&mut reading);
-    let differences: Vec<_> = changed(&before, &of(&reading))
-        .into_iter()
-        .map(|(series, _, after)| (series, after))
-        .collect();
-    let expected: Vec<_> = expected
-        .iter()
-        .map(|(series, value)| ((*series).to_owned(), Some(*value)))
-        .collect();
-    assert_eq!(differences, expected);
+    assert_changed(&before, &of(&reading), expected);
 }
 
 #[test]

@@ -58,7 +58,7 @@ const PUBLISHED: &[(&str, &str, &str, &str)] = &[
     ("routes_repaired", "counter", "", "kind"),
     ("events_lost", "counter", "", "kind"),
     ("events_suppressed", "counter", "", "kind"),
-    ("build_info", "gauge", "", "version abi clang"),
+    ("build_info", "gauge", "", "version abi clang tcx batch"),
 ];
 
 /// The series that are there from the beginning, but for those of histograms.

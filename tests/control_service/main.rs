@@ -3,7 +3,10 @@
 
 #[path = "../../examples/egressd/run/http.rs"]
 mod http;
-// With tests of its own.
+// With tests of their own.
+#[allow(dead_code)] // what the daemon alone says
+#[path = "../../examples/egressd/run/log.rs"]
+mod log;
 #[path = "../../examples/egressd/run/notify.rs"]
 mod notify;
 

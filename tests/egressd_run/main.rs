@@ -6,8 +6,10 @@ mod daemon;
 mod ends;
 mod foreseen;
 mod refused;
+mod scrape;
 mod shown;
 mod source;
+mod watched;
 
 #[path = "../common/capabilities.rs"]
 mod capabilities;

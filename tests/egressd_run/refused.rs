@@ -4,10 +4,13 @@
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
+use guideway::kernel::program::Program;
+use guideway::kernel::tc;
 use nix::libc;
 
 use crate::capabilities::{BPF, NET_ADMIN};
 use crate::daemon::*;
+use crate::netns::{foreign_program, ifindex, Kind, BPFFS};
 use crate::tool::{binary, Ran};
 
 #[test]
@@ -159,5 +162,70 @@ fn another_directory_holds_another_state() {
         assert!(open_group().is_none());
         let status = Ran::with("egressd", &["-o", "json", &flag, "status"]).exits(0);
         assert!(status.stdout.contains(&sid(0x10)), "{}", status.stdout);
+    });
+}
+
+#[test]
+fn a_tenant_that_nobody_would_serve_is_refused_where_that_is_asked_for() {
+    on_node("nobody", |node| {
+        node.manifest("a.json", shard(0x10));
+        Node::unroute(0x10);
+        node.once(&[]).exits(0);
+        let attach = [
+            "-o",
+            "json",
+            "attach",
+            "tap0",
+            "--table=42",
+            "--argument=0x2a5",
+        ];
+        let policy = ["--install-policy=require-active"];
+        let error = node.ran(&attach, &policy).fails(4, "conflict");
+        let message = error["message"].as_str().expect("text");
+        assert!(message.contains("the tenant is not served"), "{message}");
+        let egress = egress();
+        assert!(egress.tenants().expect("readable").is_empty());
+        assert_eq!(egress.census().expect("readable").routes, 0);
+        Node::route(0x10);
+        node.once(&[]).exits(0);
+        node.ran(&attach, &policy).exits(0);
+        assert_eq!(send(1), Some(0x10));
+    });
+}
+
+#[test]
+fn an_interface_where_somebody_else_is_is_refused_with_his_number() {
+    on_node("occupied", |node| {
+        node.manifest("a.json", shard(0x10));
+        node.once(&[]).exits(0);
+        let program = foreign_program("foreign", Kind::Classifier).expect("a program");
+        let pin = format!("{BPFFS}/foreign");
+        crate::netns::pin(&program, pin.as_ref());
+        let program = Program::open(pin.as_ref()).expect("a program");
+        let options = tc::Options {
+            way: tc::Way::Clsact,
+            ..tc::Options::default()
+        };
+        let filter = tc::Attachment::new(&program, ifindex("tap0"), &options).expect("attached");
+        let attach = [
+            "-o",
+            "json",
+            "attach",
+            "tap0",
+            "--table=42",
+            "--argument=0x2a5",
+            "--attach=clsact",
+        ];
+        let error = node.ran(&attach, &[]).fails(4, "occupied");
+        let message = error["message"].as_str().expect("text");
+        assert!(message.contains(&program.id().to_string()), "{message}");
+        let egress = egress();
+        assert!(egress.tenants().expect("readable").is_empty());
+        assert!(egress.attachments().expect("readable").is_empty());
+        // Another place is free.
+        let behind = [&attach[..], &["--priority=9", "--anchor=last"]].concat();
+        node.ran(&behind, &[]).exits(0);
+        assert_eq!(egress.tenants().expect("readable").len(), 1);
+        drop(filter);
     });
 }

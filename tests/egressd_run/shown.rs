@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! What it tells: the service manager, probes, scrapes, and lines.
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::os::unix::net::UnixDatagram;
 use std::time::Duration;
 
@@ -11,6 +9,7 @@ use serde_json::json;
 
 use crate::daemon::*;
 use crate::netns::within;
+use crate::scrape::{get, scraped, series};
 
 /// Messages to a service manager, as they come.
 struct Manager(UnixDatagram);
@@ -18,7 +17,13 @@ struct Manager(UnixDatagram);
 impl Manager {
     fn next(&self) -> String {
         let mut bytes = [0; 1024];
-        let count = self.0.recv(&mut bytes).expect("a message in time");
+        let count = loop {
+            match self.0.recv(&mut bytes) {
+                // A machine that was halted meanwhile ends a wait that has an end.
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                received => break received.expect("a message in time"),
+            }
+        };
         String::from_utf8(bytes[..count].to_vec()).expect("text")
     }
 
@@ -74,31 +79,6 @@ fn the_service_manager_is_told_in_order_and_that_it_lives() {
     });
 }
 
-/// The status and the body of an answer.
-fn get(address: &str, path: &str) -> Option<(u16, String)> {
-    let mut stream = TcpStream::connect(address).ok()?;
-    stream
-        .set_read_timeout(Some(Duration::from_secs(10)))
-        .expect("a timeout");
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").ok()?;
-    let mut text = String::new();
-    stream.read_to_string(&mut text).ok()?;
-    let status = text.split(' ').nth(1)?.parse().ok()?;
-    let (_, body) = text.split_once("\r\n\r\n")?;
-    Some((status, body.to_owned()))
-}
-
-/// The value of a series.
-fn series(body: &str, name: &str) -> Option<f64> {
-    let mut lines = body.lines();
-    let line = lines.find_map(|line| {
-        line.strip_prefix(name)?
-            .strip_prefix(' ')
-            .map(str::to_owned)
-    })?;
-    line.split(' ').next()?.parse().ok()
-}
-
 #[test]
 fn probes_and_scrapes_are_answered_by_what_is_so() {
     on_node("scrape", |node| {
@@ -143,14 +123,7 @@ fn probes_and_scrapes_are_answered_by_what_is_so() {
             (200, "ready\n".to_owned())
         );
         node.attach();
-        let scraped = |name: &str, wanted: f64| {
-            let last = || get(address, "/metrics").and_then(|(_, body)| series(&body, name));
-            assert!(
-                within(PATIENCE, || last() == Some(wanted)),
-                "{name}: {:?}",
-                last()
-            );
-        };
+        let scraped = |name: &str, wanted: f64| scraped(address, name, Some(wanted));
         scraped("guideway_egress_shard_watch_synced", 1.0);
         scraped(
             "guideway_egress_pool_members{class=\"nat66\",state=\"active\"}",
@@ -180,16 +153,18 @@ fn probes_and_scrapes_are_answered_by_what_is_so() {
         // What the next sweep finds: the tenant's route.
         scraped("guideway_egress_group_routes{class=\"nat66\"}", 1.0);
         assert_eq!(get(address, "/other").expect("an answer").0, 404);
+        // What the start found out about the kernel.
+        let (_, body) = get(address, "/metrics").expect("an answer");
+        let mut lines = body.lines();
+        let build = lines.find(|line| line.starts_with("guideway_egress_build_info{"));
+        let build = build.expect("a series");
+        let tcx = guideway::kernel::probe::features().tcx.expect("known");
+        assert!(
+            build.contains(&format!("tcx=\"{tcx}\",batch=\"true\"")),
+            "{build}"
+        );
         daemon.stop();
     });
-}
-
-/// Waits until a series is so.
-#[track_caller]
-fn scraped(address: &str, name: &str, wanted: Option<f64>) {
-    let last = || get(address, "/metrics").map(|(_, body)| series(&body, name));
-    let is_so = within(PATIENCE, || last() == Some(wanted));
-    assert!(is_so, "{name}: {:?}, not {wanted:?}", last());
 }
 
 #[test]

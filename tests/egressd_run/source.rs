@@ -6,8 +6,12 @@ use std::collections::BTreeSet;
 use guideway::group::MemberState;
 use nix::sys::signal::Signal;
 
+use serde_json::Value;
+
 use crate::daemon::*;
 use crate::netns::within;
+use crate::scrape::{get, scraped, series};
+use crate::tool::Ran;
 
 #[test]
 fn a_broken_manifest_is_reported_with_file_and_line_and_the_last_good_state_stays() {
@@ -117,9 +121,11 @@ fn a_list_that_is_known_to_be_empty_empties_the_group_and_sends_nobody_elsewhere
 fn ordered_mode_needs_no_list() {
     on_node("ordered", |node| {
         std::fs::remove_dir(node.path("shards")).expect("empty");
+        let address = "127.0.0.1:19482";
         let flags = [
             "--mode=ordered",
             &format!("--shard-sids={},{}", sid(0x10), sid(0x11)),
+            &format!("--metrics={address}"),
         ];
         let daemon = node.ready(&flags);
         let attached = node
@@ -142,6 +148,25 @@ fn ordered_mode_needs_no_list() {
             "{}",
             daemon.log()
         );
+        // Nobody misses it: neither who reads the log nor who is alerted.
+        let watch = "guideway_egress_sweep_errors_total{stage=\"watch\"}";
+        scraped(address, watch, Some(0.0));
+        let (_, body) = get(address, "/metrics").expect("an answer");
+        let sweeps = |trigger: &str| {
+            let name = format!("guideway_egress_sweeps_total{{trigger={trigger:?}}}");
+            series(&body, &name).expect("a series")
+        };
+        assert!(sweeps("timer") + sweeps("route") >= 3.0, "{body}");
+        let problems = daemon.messages("problem");
+        let unreached = format!("shard {} is not reached: no route", sid(0x10));
+        assert!(
+            problems.iter().all(|text| *text == unreached),
+            "{problems:?}"
+        );
+        let status = Ran::with("egressd", &["-o", "json", "status"]).exits(0);
+        let status = status.object();
+        assert_eq!(status["loop"]["mode"], "ordered");
+        assert_eq!(status["loop"]["unsynced"], Value::Null);
         daemon.stop();
     });
 }

@@ -4,6 +4,7 @@
 mod applying;
 mod detaching;
 mod explaining;
+mod keeping;
 mod machine;
 mod pinned;
 mod place;

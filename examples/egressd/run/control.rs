@@ -52,8 +52,11 @@ pub(crate) struct Control {
     pub(crate) untidy: Vec<(Table, String)>,
     /// Whether a sweep has ended without an error, and a list of shards was known where one is needed.
     pub(crate) ready: bool,
-    /// Configurations that were refused since the start.
+    /// Configurations that were refused since the start, and that were taken.
     pub(crate) refused: u64,
+    pub(crate) configuration: u64,
+    /// Whether it ends behind one sweep.
+    pub(crate) once: bool,
 }
 
 /// How a sweep of `--once` went.
@@ -111,7 +114,7 @@ impl Control {
             match self.machine.poll(now()) {
                 Action::Sweep(trigger) => self.order(trigger)?,
                 Action::Dump => self.dump(),
-                Action::Tidy => self.worker.order(Work::Expire(self.expiring))?,
+                Action::Tidy => self.work(Work::Expire(self.expiring))?,
                 Action::Wait(until) => break until,
                 // Nothing that this loop knows how to do.
                 _ => break Some(now() + self.config.sweep),
@@ -122,7 +125,10 @@ impl Control {
         if done {
             while let Some(ended) = self.worker.done()? {
                 match ended {
-                    Ended::Sweep(done) => turn = Turn::Swept(self.swept(*done)),
+                    Ended::Sweep(done) => {
+                        let swept = self.swept(*done);
+                        turn = swept.map_or(turn, Turn::Swept);
+                    }
                     Ended::Expire(table, result) => self.tidied(table, result.err()),
                 }
             }
@@ -135,7 +141,9 @@ impl Control {
         }
         self.counting.kicks(&self.machine);
         self.health.turned();
-        self.notify.alive();
+        if self.health.stuck().is_none() {
+            self.notify.alive();
+        }
         if told && self.signalled()? {
             return Ok(Turn::End);
         }
@@ -183,12 +191,20 @@ impl Control {
             desired,
             uplinks: self.config.uplinks.clone(),
             down_hold: self.config.down_hold,
+            interval: Some(self.config.sweep).filter(|_| !self.once),
+            configuration: self.configuration,
         };
-        Ok(self.worker.order(Work::Sweep(Box::new(order)))?)
+        self.work(Work::Sweep(Box::new(order)))
+    }
+
+    fn work(&self, work: Work) -> Result<(), Failure> {
+        self.health.works();
+        Ok(self.worker.order(work)?)
     }
 
     /// Takes in that idle pins of a table were removed, or why they could not be.
     pub(super) fn tidied(&mut self, table: Table, failure: Option<String>) {
+        self.health.rests();
         self.untidy.retain(|(of, _)| *of != table);
         self.untidy.extend(failure.map(|why| (table, why)));
         let mut tables = Table::ALL.into_iter().skip_while(|one| *one != table);
@@ -197,20 +213,27 @@ impl Control {
         self.machine.tidied(next.is_some(), now());
     }
 
-    /// Takes in what a sweep came to.
-    pub(super) fn swept(&mut self, done: Done) -> Result<Round, SweepFailure> {
-        let time = now();
+    /// Takes in what a sweep came to; none if the configuration that it was told is not in force any
+    /// more: the next one says how things are.
+    pub(super) fn swept(&mut self, done: Done) -> Option<Result<Round, SweepFailure>> {
+        self.health.rests();
         self.machine.swept(done.hold);
-        self.counting.swept(&done);
+        self.counting.swept(&done, &self.config.classes);
         self.counting.network(&self.monitor);
+        for line in report::done(&done) {
+            self.log.info("step", &line);
+        }
+        (done.configuration == self.configuration).then(|| self.found(done))
+    }
+
+    /// Says how things are behind a sweep.
+    fn found(&mut self, done: Done) -> Result<Round, SweepFailure> {
+        let time = now();
         // Nobody reads the list in the other mode.
         let hashed = done.desired.mode == Mode::Hashed;
         let mut wrong = report::wrong(&done, self.source.failure().filter(|_| hashed));
         let untidy = self.untidy.iter();
         wrong.extend(untidy.map(|(_, why)| report::untidy(why)));
-        for line in report::done(&done) {
-            self.log.info("step", &line);
-        }
         self.log.standing(time, wrong);
         let swept = match done.result {
             Ok(swept) => swept,
@@ -222,7 +245,7 @@ impl Control {
         self.watched = swept.asked.clone();
         let news = self.monitor.watch(swept.asked.iter().copied());
         news.tell(&mut self.machine, time);
-        let failed = swept.failures().next().map(ToString::to_string);
+        let failed = swept.errors().next().map(|(_, error)| error);
         let listed = self.listed(&done.desired);
         self.wait_for(match (&failed, listed) {
             (Some(failure), _) => Some(format!("a sweep without an error: {failure}")),
@@ -264,18 +287,20 @@ impl Control {
 
     fn hear(&mut self) {
         let time = now();
-        match self.monitor.receive(BUDGET) {
+        let received = self.monitor.receive(BUDGET);
+        let error = received.as_ref().err().map(ToString::to_string);
+        self.log.tried("network", "reports of changes", error);
+        match received {
             Ok(news) => news.tell(&mut self.machine, time),
-            Err(error) => {
-                self.log.error("network", &error.to_string());
-                self.machine.overrun(time);
-            }
+            Err(_) => self.machine.overrun(time),
         }
     }
 
     fn dump(&mut self) {
-        if let Err(error) = self.monitor.dump() {
-            self.log.error("network", &error.to_string());
+        let dumped = self.monitor.dump();
+        let error = dumped.as_ref().err().map(ToString::to_string);
+        self.log.tried("network", "view of the network", error);
+        if dumped.is_err() {
             self.machine.overrun(now());
         }
     }

@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! What the loop counts of itself.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use guideway::control::machine::{self, Machine};
-use guideway::control::metrics::{LoopCounters, SharedCounters, SourceKind, Stage, Unresolved};
-use guideway::control::netlink::{Failures, Monitor};
-use guideway::control::source::Source;
+use guideway::control::metrics::{
+    Carried, LoopCounters, Optional, SharedCounters, SourceKind, Stage, Unresolved,
+};
+use guideway::control::netlink::Monitor;
+use guideway::control::source::{Source, SourceErrors};
 use guideway::control::Mode;
+use guideway::group::Classes;
 use guideway::kernel::clock;
 
 use super::config::{Config, SourceChoice};
@@ -17,18 +21,27 @@ use super::worker::Done;
 pub(crate) struct Counting {
     counters: SharedCounters,
     kicks: machine::Counts,
-    unreached: Failures,
+    overruns: Carried<u64>,
+    resyncs: Carried<u64>,
+    /// Of all sources of one kind.
+    source_errors: BTreeMap<SourceKind, Carried<SourceErrors>>,
+    source: SourceKind,
 }
 
 impl Counting {
-    pub(crate) fn new(config: &Config) -> Self {
+    /// Of a loop that is told this, on a kernel that lacks some of what is optional.
+    pub(crate) fn new(config: &Config, lacks: BTreeSet<Optional>) -> Self {
         let mut counters =
             LoopCounters::new(config.mode, &config.classes, kind(config), config.sweep);
         counters.pool_min_active = config.policy.pool_min_active;
+        counters.lacks = lacks;
         Self {
             counters: SharedCounters::new(counters),
             kicks: machine::Counts::default(),
-            unreached: Failures::default(),
+            overruns: Carried::default(),
+            resyncs: Carried::default(),
+            source_errors: BTreeMap::new(),
+            source: kind(config),
         }
     }
 
@@ -38,16 +51,28 @@ impl Counting {
 
     /// Takes in another configuration. A class that is new counts as configured when every tenant has
     /// a route for it.
-    pub(crate) fn configured(&self, config: &Config) {
+    pub(crate) fn configured(&mut self, config: &Config) {
+        self.source = kind(config);
         self.counters.update(|counters| {
             counters.mode = config.mode;
             counters.pool_min_active = config.policy.pool_min_active;
             counters.sweep_interval = config.sweep;
-            counters.source = kind(config);
+            counters.source_errors.entry(self.source).or_default();
             for entry in config.classes.iter() {
                 counters.classes.entry(entry.class).or_insert(false);
             }
         });
+    }
+
+    /// Another source is read from now on, which has counted nothing.
+    pub(crate) fn source_replaced(&mut self) {
+        self.source_errors.values_mut().for_each(Carried::replaced);
+    }
+
+    /// Another one listens to the network from now on, who has counted nothing.
+    pub(crate) fn monitor_replaced(&mut self) {
+        self.overruns.replaced();
+        self.resyncs.replaced();
     }
 
     /// Takes in the events that asked for sweeps.
@@ -66,53 +91,47 @@ impl Counting {
     }
 
     /// Takes in what the source says of itself.
-    pub(crate) fn source(&self, source: &dyn Source) {
+    pub(crate) fn source(&mut self, source: &dyn Source) {
         let current = source.latest().is_current();
         let failing = source.failure().is_some();
+        let carried = self.source_errors.entry(self.source).or_default();
+        let errors = carried.told(source.errors());
         self.counters.update(|counters| {
             counters.shard_watch_synced = current;
             // The sweep goes on with what was listed before. Only one mode reads the list.
             if failing && counters.mode == Mode::Hashed {
                 counters.sweep_errors.count(Stage::Watch);
             }
-            counters.source_errors = source.errors();
+            counters.source_errors.insert(self.source, errors);
         });
     }
 
     /// Takes in how often the network's changes were lost.
-    pub(crate) fn network(&self, monitor: &Monitor) {
+    pub(crate) fn network(&mut self, monitor: &Monitor) {
+        let overruns = self.overruns.told(monitor.losses().total());
+        let resyncs = self.resyncs.told(monitor.resyncs());
         self.counters.update(|counters| {
-            counters.netlink_overruns = monitor.losses().total();
-            counters.netlink_resyncs = monitor.resyncs();
+            counters.netlink_overruns = overruns;
+            counters.netlink_resyncs = resyncs;
         });
     }
 
-    /// Takes in a sweep that has ended.
-    pub(crate) fn swept(&mut self, done: &Done) {
+    /// Takes in a sweep that has ended; `classes` are those that are wanted now.
+    pub(crate) fn swept(&self, done: &Done, classes: &Classes) {
         let failed: Vec<Stage> = match &done.result {
             Ok(swept) => swept.failed_stages().into_iter().collect(),
             Err(failure) => vec![failure.stage],
         };
-        let before = std::mem::replace(&mut self.unreached, done.unreached);
-        let now = done.unreached;
+        let unreached = done.unreached;
         self.counters.update(|counters| {
             let wall = Duration::from_nanos(clock::wall_ns());
             counters.swept(done.trigger, done.took, &failed, wall);
-            for (label, before, now) in [
-                (Unresolved::NoRoute, before.no_route, now.no_route),
-                (Unresolved::NotUplink, before.not_uplink, now.not_uplink),
-                (
-                    Unresolved::NoNeighbour,
-                    before.no_neighbour,
-                    now.no_neighbour,
-                ),
-            ] {
-                // A resolver that was made anew begins at 0.
-                let more = now.checked_sub(before).unwrap_or(now);
-                counters.resolution_failures.add(label, more);
-            }
+            let unresolved = &mut counters.resolution_failures;
+            unresolved.set(Unresolved::NoRoute, unreached.no_route);
+            unresolved.set(Unresolved::NotUplink, unreached.not_uplink);
+            unresolved.set(Unresolved::NoNeighbour, unreached.no_neighbour);
             if let Ok(swept) = &done.result {
-                swept.count(&done.desired, counters);
+                swept.count(classes, counters);
             }
         });
     }

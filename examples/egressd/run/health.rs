@@ -17,7 +17,9 @@ use super::http::{Request, Response, Status};
 pub(crate) struct Health {
     /// When the control thread came round last, in nanoseconds.
     turned_ns: AtomicU64,
-    /// How long that may be ago, in nanoseconds.
+    /// When the thread that sweeps began what it is doing, in nanoseconds; 0: it has nothing to do.
+    working_ns: AtomicU64,
+    /// How long either may be ago, in nanoseconds.
     patience_ns: AtomicU64,
     /// What is waited for; none: ready.
     waiting: Mutex<Option<String>>,
@@ -27,6 +29,7 @@ impl Health {
     pub(crate) fn new(interval: Duration) -> Self {
         let health = Self {
             turned_ns: AtomicU64::new(clock::monotonic_ns()),
+            working_ns: AtomicU64::new(0),
             patience_ns: AtomicU64::new(0),
             waiting: Mutex::new(Some("the first sweep".to_owned())),
         };
@@ -34,7 +37,8 @@ impl Health {
         health
     }
 
-    /// Sets the time between two sweeps: a loop that did not come round in two of them is dead.
+    /// Sets the time between two sweeps: a thread that does not come on in two of them is dead. That is
+    /// more than any wait for who else writes, or for the last packets of a snapshot.
     pub(crate) fn interval(&self, interval: Duration) {
         let patience = (2 * interval).as_nanos();
         let patience = u64::try_from(patience).unwrap_or(u64::MAX);
@@ -46,18 +50,42 @@ impl Health {
             .store(clock::monotonic_ns(), Ordering::Relaxed);
     }
 
+    /// The thread that sweeps has something to do, or goes on with it.
+    pub(crate) fn works(&self) {
+        self.working_ns
+            .store(clock::monotonic_ns(), Ordering::Relaxed);
+    }
+
+    /// It has done what it had to do.
+    pub(crate) fn rests(&self) {
+        self.working_ns.store(0, Ordering::Relaxed);
+    }
+
     pub(crate) fn waits_for(&self, what: Option<String>) {
         *self.waiting.lock().unwrap_or_else(PoisonError::into_inner) = what;
     }
 
-    fn alive(&self) -> Response {
-        let ago = clock::monotonic_ns().saturating_sub(self.turned_ns.load(Ordering::Relaxed));
-        if ago <= self.patience_ns.load(Ordering::Relaxed) {
-            return Response::text(Status::Ok, "ok");
+    /// What does not go on; none if everything does.
+    pub(crate) fn stuck(&self) -> Option<String> {
+        let now = clock::monotonic_ns();
+        let patience = self.patience_ns.load(Ordering::Relaxed);
+        let late = |since: &AtomicU64| {
+            let since = Some(since.load(Ordering::Relaxed)).filter(|&since| since > 0)?;
+            let ago = now.saturating_sub(since);
+            (ago > patience).then_some(ago / 1_000_000_000)
+        };
+        if let Some(seconds) = late(&self.turned_ns) {
+            return Some(format!("the loop did not come round for {seconds} s"));
         }
-        let seconds = ago / 1_000_000_000;
-        let text = format!("the loop did not come round for {seconds} s");
-        Response::text(Status::ServiceUnavailable, text)
+        let seconds = late(&self.working_ns)?;
+        Some(format!("the sweep did not come on for {seconds} s"))
+    }
+
+    fn alive(&self) -> Response {
+        match self.stuck() {
+            None => Response::text(Status::Ok, "ok"),
+            Some(what) => Response::text(Status::ServiceUnavailable, what),
+        }
     }
 
     fn ready(&self) -> Response {
@@ -72,7 +100,8 @@ impl Health {
     }
 }
 
-/// Answers requests; the maps are opened at the first scrape, and anew after an error.
+/// Answers requests; the maps are opened at the first scrape, and anew after an error or when they are
+/// not the instance's any more.
 pub(crate) struct Answers {
     health: std::sync::Arc<Health>,
     counters: SharedCounters,
@@ -119,7 +148,9 @@ impl Answers {
     }
 
     fn reading(&mut self) -> Result<Reading, guideway::egress::InstanceError> {
-        let egress = match self.egress.take() {
+        // What was removed, or made anew, is not kept alive here.
+        let held = self.egress.take().filter(Egress::is_current);
+        let egress = match held {
             Some(egress) => egress,
             None => Egress::open(&self.dir)?,
         };

@@ -13,6 +13,36 @@ use serde_json::json;
 pub(crate) struct Log {
     json: bool,
     standing: BTreeMap<Wrong, Standing>,
+    faults: Faults,
+}
+
+/// What is tried all the time and keeps failing, by what it is.
+#[derive(Default)]
+struct Faults(BTreeMap<&'static str, Fault>);
+
+struct Fault {
+    text: String,
+    repeats: u64,
+}
+
+/// A line, and how often what it tells of was seen again.
+type Line = (Level, String, Option<u64>);
+
+impl Faults {
+    /// Takes in how something went; what is to be said of it, if anything.
+    fn tried(&mut self, what: &'static str, error: Option<String>) -> Option<Line> {
+        let before = self.0.remove(what);
+        let Some(text) = error else {
+            let Fault { text, repeats } = before?;
+            let message = format!("{what}: over, seen {} times: {text}", repeats + 1);
+            return Some((Level::Info, message, Some(repeats)));
+        };
+        let again = before.filter(|before| before.text == text);
+        let repeats = again.as_ref().map_or(0, |before| before.repeats + 1);
+        let line = format!("{what}: {text}");
+        self.0.insert(what, Fault { text, repeats });
+        again.is_none().then_some((Level::Error, line, None))
+    }
 }
 
 /// Something that is not as it could be, and stays so for a while.
@@ -63,6 +93,7 @@ impl Log {
         Self {
             json,
             standing: BTreeMap::new(),
+            faults: Faults::default(),
         }
     }
 
@@ -76,6 +107,14 @@ impl Log {
 
     pub(crate) fn error(&self, event: &str, message: &str) {
         self.line(Level::Error, event, message, None);
+    }
+
+    /// Takes in how something went that is tried all the time: says an error when it begins or becomes
+    /// another one, and when it is over.
+    pub(crate) fn tried(&mut self, event: &'static str, what: &'static str, error: Option<String>) {
+        if let Some((level, message, repeats)) = self.faults.tried(what, error) {
+            self.line(level, event, &message, repeats);
+        }
     }
 
     fn line(&self, level: Level, event: &str, message: &str, repeats: Option<u64>) {
@@ -134,5 +173,32 @@ impl Log {
                 self.line(Level::Info, event, &message, Some(repeats));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_told_when_it_begins_when_it_is_another_one_and_when_it_is_over() {
+        let mut faults = Faults::default();
+        let mut tried = |error: Option<&str>| {
+            let line = faults.tried("view", error.map(str::to_owned))?;
+            Some((line.0.name(), line.1, line.2))
+        };
+        let line = |level, text: &str, repeats| Some((level, text.to_owned(), repeats));
+        assert_eq!(tried(None), None);
+        assert_eq!(tried(Some("EIO")), line("error", "view: EIO", None));
+        assert_eq!((tried(Some("EIO")), tried(Some("EIO"))), (None, None));
+        assert_eq!(tried(Some("EPERM")), line("error", "view: EPERM", None));
+        assert_eq!(tried(Some("EPERM")), None);
+        let over = "view: over, seen 2 times: EPERM";
+        assert_eq!(tried(None), line("info", over, Some(1)));
+        assert_eq!(tried(None), None);
+        // Others have their own.
+        assert!(faults.tried("reports", Some("EIO".to_owned())).is_some());
+        assert!(faults.tried("view", Some("EIO".to_owned())).is_some());
+        assert!(faults.tried("reports", Some("EIO".to_owned())).is_none());
     }
 }

@@ -53,13 +53,13 @@ pub(crate) fn run(arguments: &RunArgs, flags: &Flags, output: &Output) -> Result
     let log = Log::new(output.is_json());
     // Threads that start later leave the signals alone, too.
     let signals = signals()?;
-    preflight::preflight(&config, &log)?;
+    let lacks = preflight::preflight(&config, &log)?;
     let opened = state::open(&config)?;
     let how = if opened.made { "made" } else { "opened" };
     log.info("state", &format!("{how} {}", opened.dir.path().display()));
     let source = inputs::source(&config.source)?;
     let monitor = inputs::monitor(&config, &log)?;
-    let counting = Counting::new(&config);
+    let counting = Counting::new(&config, lacks);
     let health = Arc::new(Health::new(config.sweep));
     let _server = match config.metrics {
         // One sweep is over before anybody asks.
@@ -77,7 +77,7 @@ pub(crate) fn run(arguments: &RunArgs, flags: &Flags, output: &Output) -> Result
         }
         _ => None,
     };
-    let worker = Worker::start(opened.dir.clone())
+    let worker = Worker::start(opened.dir.clone(), Arc::clone(&health))
         .map_err(|error| Failure::new(ErrorKind::Kernel, format!("no thread: {error}")))?;
     let control = Control {
         flags: flags.clone(),
@@ -96,6 +96,8 @@ pub(crate) fn run(arguments: &RunArgs, flags: &Flags, output: &Output) -> Result
         untidy: Vec::new(),
         ready: false,
         refused: 0,
+        configuration: 0,
+        once: arguments.once,
     };
     match arguments.once {
         true => control.once(),

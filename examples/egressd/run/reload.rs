@@ -43,14 +43,18 @@ impl Control {
         };
         if let Some(source) = source {
             self.source = source;
+            self.counting.source_replaced();
         }
         if let Some(monitor) = monitor {
+            self.counting.network(&self.monitor);
             self.monitor = monitor;
+            self.counting.monitor_replaced();
         }
         self.machine.retime(timing(&config));
         self.health.interval(config.sweep);
         self.counting.configured(&config);
         self.config = config;
+        self.configuration += 1;
         Ok(())
     }
 }

@@ -64,6 +64,9 @@ fn problems(done: &Done, source: Option<String>) -> Vec<String> {
             )
         }));
     }
+    if let Some(error) = &done.untold {
+        wrong.push(format!("status cannot be told what was done: {error}"));
+    }
     wrong
 }
 

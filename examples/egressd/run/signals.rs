@@ -58,14 +58,15 @@ impl Control {
             match self.wait(Some(end)) {
                 // Told a second time.
                 Ok([true, ..]) if matches!(self.signals.read_signal(), Ok(Some(_))) => return,
-                Ok([_, _, _, true]) => {
-                    while let Ok(Some(ended)) = self.worker.done() {
-                        match ended {
-                            Ended::Sweep(done) => drop(self.swept(*done)),
-                            Ended::Expire(table, result) => self.tidied(table, result.err()),
-                        }
+                Ok([_, _, _, true]) => loop {
+                    match self.worker.done() {
+                        Ok(Some(Ended::Sweep(done))) => drop(self.swept(*done)),
+                        Ok(Some(Ended::Expire(table, result))) => self.tidied(table, result.err()),
+                        Ok(None) => break,
+                        // What it was at nobody ends any more, but the next start.
+                        Err(gone) => return self.log.error("stopping", &gone.to_string()),
                     }
-                }
+                },
                 Ok(_) => {
                     // What is heard meanwhile is for the next start; read, so that it does not spin.
                     let _ = self.monitor.receive(BUDGET);

@@ -11,17 +11,18 @@ use std::time::Duration;
 
 use guideway::control::kernel::{Failure as SweepFailure, KernelError, Live, Stage};
 use guideway::control::machine::Trigger;
+use guideway::control::metrics::Carried;
 use guideway::control::netlink::{Failures, Resolution, Resolver};
 use guideway::control::sweep::{sweep, Swept};
-use guideway::control::Deadline;
-use guideway::control::Desired;
+use guideway::control::{Deadline, Desired, Known, Mode};
 use guideway::egress::pins::{Report, Table, Tick};
-use guideway::egress::Loader;
+use guideway::egress::{Loader, LoopMode, LoopReport, LoopReportError, Writer};
 use guideway::error::ErrorKind;
 use guideway::id::InterfaceName;
 use guideway::kernel::clock;
 use guideway::kernel::statedir::StateDir;
 
+use super::health::Health;
 use crate::tool::Failure;
 
 /// How long a sweep may begin new steps.
@@ -48,12 +49,17 @@ pub(crate) struct Order {
     pub(crate) desired: Desired,
     pub(crate) uplinks: Vec<InterfaceName>,
     pub(crate) down_hold: Duration,
+    /// The longest time to the next sweep; none: there is none.
+    pub(crate) interval: Option<Duration>,
+    /// Which configuration says so: they are counted.
+    pub(crate) configuration: u64,
 }
 
 /// A sweep that was done.
 pub(crate) struct Done {
     pub(crate) trigger: Trigger,
     pub(crate) desired: Desired,
+    pub(crate) configuration: u64,
     pub(crate) took: Duration,
     pub(crate) result: Result<Swept, SweepFailure>,
     pub(crate) resolution: Option<Resolution>,
@@ -61,6 +67,8 @@ pub(crate) struct Done {
     pub(crate) unreached: Failures,
     /// When a neighbour must be looked at again.
     pub(crate) hold: Option<Duration>,
+    /// Why others cannot see what was done.
+    pub(crate) untold: Option<String>,
 }
 
 /// The thread has died. What the kernel has goes on forwarding; a new start goes on from there.
@@ -84,7 +92,7 @@ pub(crate) struct Worker {
 
 impl Worker {
     /// Starts it for the instance of this directory, which exists.
-    pub(crate) fn start(dir: StateDir) -> std::io::Result<Self> {
+    pub(crate) fn start(dir: StateDir, health: Arc<Health>) -> std::io::Result<Self> {
         let (orders, receiver) = mpsc::channel();
         let (sender, done) = mpsc::channel();
         let (wake, mut waker) = UnixStream::pair()?;
@@ -93,7 +101,10 @@ impl Worker {
         let mut state = State {
             dir,
             resolver: None,
+            unreached: Carried::default(),
             stop: Arc::clone(&stop),
+            health,
+            told: None,
         };
         std::thread::Builder::new()
             .name("sweep".to_owned())
@@ -154,43 +165,60 @@ impl Worker {
 struct State {
     dir: StateDir,
     resolver: Option<(Vec<InterfaceName>, Resolver)>,
+    unreached: Carried<Failures>,
     stop: Arc<AtomicBool>,
+    health: Arc<Health>,
+    /// What others were told last, of this process or the one before.
+    told: Option<LoopReport>,
 }
 
 impl State {
     fn sweep(&mut self, order: Order) -> Done {
         let start = now();
         let mut resolution = None;
-        let result = self.round(&order, start, &mut resolution);
+        let mut untold = None;
+        let path = self.dir.path().display().to_string();
+        // Held for this sweep alone: who attaches tenants takes turns.
+        let opened = Loader::new(&self.dir).open();
+        let opened =
+            opened.map_err(|error| SweepFailure::new(Stage::Open, &path, KernelError::from(error)));
+        let result = opened.and_then(|mut writer| {
+            let result = self.round(&mut writer, &order, start, &mut resolution);
+            let told = self.tell(&mut writer, &order, start, &result);
+            untold = told.err().map(|error| error.to_string());
+            result
+        });
         let resolver = self.resolver.as_ref().map(|(_, resolver)| resolver);
         Done {
             trigger: order.trigger,
             took: now().saturating_sub(start),
             result,
             resolution,
-            unreached: resolver.map(Resolver::failures).unwrap_or_default(),
+            unreached: self
+                .unreached
+                .told(resolver.map(Resolver::failures).unwrap_or_default()),
             hold: resolver.and_then(Resolver::hold_until),
+            untold,
+            configuration: order.configuration,
             desired: order.desired,
         }
     }
 
     fn round(
         &mut self,
+        writer: &mut Writer,
         order: &Order,
         start: Duration,
         resolution: &mut Option<Resolution>,
     ) -> Result<Swept, SweepFailure> {
-        let path = self.dir.path().display().to_string();
         let failed =
             |stage, object: &str, cause: KernelError| SweepFailure::new(stage, object, cause);
         let (uplinks, down_hold) = (&order.uplinks, order.down_hold);
-        // Held for this sweep alone: who attaches tenants takes turns.
-        let mut writer = Loader::new(&self.dir)
-            .open()
-            .map_err(|error| failed(Stage::Open, &path, error.into()))?;
+        self.health.works();
         let resolver = match self.resolver.take() {
             Some((names, resolver)) if names == *uplinks => resolver,
             _ => {
+                self.unreached.replaced();
                 let resolver = Resolver::keeping(uplinks, down_hold);
                 let mut resolver = resolver.map_err(|error| {
                     let cause = KernelError::new(error.kind(), error);
@@ -213,11 +241,16 @@ impl State {
         };
         let deadline = Deadline::at(start.saturating_add(DEADLINE)).patient(PATIENCE);
         let deadline = deadline.unless(&self.stop);
-        let mut live = Live::new(&mut writer);
+        let health = Arc::clone(&self.health);
+        let mut live = Live::observed(writer, move |_| {
+            health.works();
+            Ok(())
+        });
         sweep(&mut live, &order.desired, &mut reach, &deadline)
     }
 
     fn expire(&self, table: Table) -> Result<Report, String> {
+        self.health.works();
         if self.stop.load(Ordering::Relaxed) {
             return Ok(Report::default());
         }
@@ -226,6 +259,49 @@ impl State {
         let sweeper = writer.sweeper().map_err(|error| error.to_string())?;
         let report = sweeper.expire_in(table, Tick::now());
         report.map_err(|error| error.to_string())
+    }
+
+    /// Tells who looks at the instance what was done.
+    fn tell(
+        &mut self,
+        writer: &mut Writer,
+        order: &Order,
+        start: Duration,
+        result: &Result<Swept, SweepFailure>,
+    ) -> Result<(), LoopReportError> {
+        self.health.works();
+        let desired = &order.desired;
+        let mode = match desired.mode {
+            Mode::Ordered => LoopMode::Ordered,
+            Mode::Hashed => LoopMode::Hashed,
+        };
+        let now_ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let mut report = LoopReport::new(mode, now_ns(start));
+        // What makes no sense is of another version, and is no reason to say nothing.
+        let before = self
+            .told
+            .take()
+            .or_else(|| writer.loop_report().ok().flatten());
+        if let Some(before) = before {
+            report.succeeds(&before);
+        }
+        let classes = desired.classes.iter();
+        report.classes = classes.map(|entry| entry.class.to_string()).collect();
+        report.pool_min_active = desired.policy.pool_min_active;
+        report.interval_ns = order.interval.map(now_ns);
+        report.unsynced = match (desired.mode, &desired.shards) {
+            (Mode::Ordered, _) | (_, Known::Known(_)) => None,
+            (_, Known::Unknown) => Some("no complete list of shards yet".to_owned()),
+            (_, Known::Stale { why, .. }) => Some(why.clone()),
+        };
+        let failures: Vec<_> = match result {
+            Ok(swept) => swept.errors().map(|(_, error)| error).collect(),
+            Err(failure) => vec![failure.to_string()],
+        };
+        report.swept(now_ns(now()), failures);
+        let told = writer.report_loop(&report);
+        self.told = Some(report);
+        told
     }
 }
 

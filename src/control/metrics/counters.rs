@@ -2,12 +2,12 @@
 //! What the control loop knows of itself.
 #![forbid(unsafe_code)]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::counts::{Counts, Histogram};
-use super::label::{Label, Publication, Side, SourceKind, Stage, Unresolved};
+use super::label::{Label, Optional, Publication, Side, SourceKind, Stage, Unresolved};
 use crate::control::machine::Trigger;
 use crate::control::source_errors::SourceErrors;
 use crate::control::{Mode, Repair};
@@ -40,6 +40,8 @@ static WAITS: [Duration; 9] = milliseconds([1, 2, 5, 10, 50, 100, 500, 1000, 500
 pub struct LoopCounters {
     /// What the node is configured for.
     pub mode: Mode,
+    /// What the kernel lacks of what the datapath does without.
+    pub lacks: BTreeSet<Optional>,
     /// Members that each pool should have active at least.
     pub pool_min_active: u32,
     /// The longest time between two sweeps.
@@ -49,8 +51,6 @@ pub struct LoopCounters {
     pub classes: BTreeMap<Class, bool>,
     /// Whether a complete list of shards is held and its source is not failing.
     pub shard_watch_synced: bool,
-    /// Where the list of shards comes from.
-    pub source: SourceKind,
     /// Sweeps by what asked for them.
     pub sweeps: Counts<Trigger>,
     /// Events that asked for a sweep; many may lead to one.
@@ -73,8 +73,8 @@ pub struct LoopCounters {
     pub netlink_overruns: u64,
     /// Times that the view of the network was read anew.
     pub netlink_resyncs: u64,
-    /// What went wrong with the list of shards, as its source counts it.
-    pub source_errors: SourceErrors,
+    /// What went wrong with the list of shards, by where it comes from, or came from once.
+    pub source_errors: BTreeMap<SourceKind, SourceErrors>,
     /// How long the barrier was waited for by who holds it beside others.
     pub shared_wait: Histogram,
     /// How long the barrier was waited for by who holds it alone.
@@ -97,11 +97,11 @@ impl LoopCounters {
     ) -> Self {
         Self {
             mode,
+            lacks: BTreeSet::new(),
             pool_min_active: 0,
             sweep_interval,
             classes: classes.iter().map(|entry| (entry.class, true)).collect(),
             shard_watch_synced: false,
-            source,
             sweeps: Counts::default(),
             kicks: Counts::default(),
             sweep_errors: Counts::default(),
@@ -113,7 +113,7 @@ impl LoopCounters {
             resolution_failures: Counts::default(),
             netlink_overruns: 0,
             netlink_resyncs: 0,
-            source_errors: SourceErrors::default(),
+            source_errors: BTreeMap::from([(source, SourceErrors::default())]),
             shared_wait: Histogram::new(&WAITS),
             exclusive_wait: Histogram::new(&WAITS),
             barrier_timeouts: Counts::default(),

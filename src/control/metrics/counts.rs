@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
+use std::ops::Add;
 use std::time::Duration;
 
 use super::label::Label;
@@ -43,6 +44,30 @@ impl<L: Label> Counts<L> {
     /// Each value with its count, in their order.
     pub fn iter(&self) -> impl Iterator<Item = (L, u64)> + '_ {
         self.0.iter().map(|(label, count)| (*label, *count))
+    }
+}
+
+/// A count that somebody else keeps, who may be replaced by one that begins at nothing: their sum
+/// goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Carried<T> {
+    /// Of those who were replaced.
+    before: T,
+    /// Of the present one, as far as it was told.
+    last: T,
+}
+
+impl<T: Copy + Default + Add<Output = T>> Carried<T> {
+    /// Takes in what the present one has counted, and gives the count of all.
+    pub fn told(&mut self, count: T) -> T {
+        self.last = count;
+        self.before + self.last
+    }
+
+    /// Another one begins.
+    pub fn replaced(&mut self) {
+        self.before = self.before + self.last;
+        self.last = T::default();
     }
 }
 
@@ -119,6 +144,18 @@ mod tests {
         );
         counts.set(Side::Shared, 9);
         assert_eq!(counts.of(Side::Shared), 9);
+    }
+
+    #[test]
+    fn a_count_goes_on_when_its_keeper_is_replaced() {
+        let mut carried = Carried::<u64>::default();
+        assert_eq!((carried.told(3), carried.told(5)), (3, 5));
+        carried.replaced();
+        // One that has counted more at once is not taken for the one before.
+        assert_eq!((carried.told(0), carried.told(9)), (5, 14));
+        carried.replaced();
+        carried.replaced();
+        assert_eq!(carried.told(1), 15);
     }
 
     #[test]

@@ -105,6 +105,26 @@ labels! {
     Exclusive = "exclusive",
 }
 
+labels! {
+    /// What the datapath uses where the kernel has it, and does without elsewhere.
+    Optional;
+    /// Links for programs at a device's hooks (Linux 6.6).
+    Tcx = "tcx",
+    /// Several entries of a map by one call.
+    Batch = "batch",
+}
+
+impl Optional {
+    /// The name of the [check](crate::egress::PreflightCheck) that tries it.
+    #[must_use]
+    pub const fn check(self) -> &'static str {
+        match self {
+            Self::Tcx => "tcx",
+            Self::Batch => "updates in batches",
+        }
+    }
+}
+
 impl Label for Trigger {
     const ALL: &'static [Self] = &Self::ALL;
 
@@ -158,6 +178,7 @@ mod tests {
         );
         assert_eq!(names::<SourceKind>(), ["file", "dir", "kube"]);
         assert_eq!(names::<Side>(), ["shared", "exclusive"]);
+        assert_eq!(names::<Optional>(), ["tcx", "batch"]);
         assert_eq!(
             names::<Repair>(),
             ["wrong_class", "old_incarnation", "missing", "orphan"]

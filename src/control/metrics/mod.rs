@@ -23,8 +23,8 @@ mod render;
 mod text;
 
 pub use counters::{LoopCounters, SharedCounters};
-pub use counts::{Counts, Histogram};
-pub use label::{Label, Publication, Side, SourceKind, Stage, Unresolved};
+pub use counts::{Carried, Counts, Histogram};
+pub use label::{Label, Optional, Publication, Side, SourceKind, Stage, Unresolved};
 pub use reading::{GroupReading, Reading};
 pub use registry::{Kind, Metric, METRICS};
 pub use render::render;

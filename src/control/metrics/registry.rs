@@ -161,6 +161,6 @@ metrics! {
         "Events that the ring had no room for; the program counts those of all kinds together.";
     EVENTS_SUPPRESSED = Counter "events_suppressed_total" ["kind"] THINGS,
         "Events that the rate limit swallowed; the program counts those of all kinds together.";
-    BUILD_INFO = Gauge "build_info" ["version", "abi", "clang"] THINGS,
-        "1 for the version of the program, of the layout of the kernel's maps, and of the compiler of the kernel's programs.";
+    BUILD_INFO = Gauge "build_info" ["version", "abi", "clang", "tcx", "batch"] THINGS,
+        "1 for the version of the program, of the layout of the kernel's maps, of the compiler of the kernel's programs, and for what this kernel has: links on TCX, operations in batches.";
 }

@@ -7,7 +7,7 @@ use std::fmt::Display;
 
 use super::counters::LoopCounters;
 use super::counts::Counts;
-use super::label::Label;
+use super::label::{Label, Optional};
 use super::reading::{GroupReading, Reading};
 use super::registry as m;
 use super::registry::Metric;
@@ -278,9 +278,11 @@ impl<'a> Writer<'a> {
         let mut family = self.text.metric(&m::NETLINK_RESYNCS);
         family.sample(&[], counters.netlink_resyncs);
         let mut family = self.text.metric(&m::SOURCE_ERRORS);
-        for (reason, count) in counters.source_errors.iter() {
-            let (source, reason) = (counters.source.name(), reason.name());
-            family.sample(&[("source", &source), ("reason", &reason)], count);
+        for (source, errors) in &counters.source_errors {
+            for (reason, count) in errors.iter() {
+                let (source, reason) = (source.name(), reason.name());
+                family.sample(&[("source", &source), ("reason", &reason)], count);
+            }
         }
         let mut family = self.text.metric(&m::BARRIER_WAIT);
         for (side, waits) in counters.barrier_waits() {
@@ -293,10 +295,14 @@ impl<'a> Writer<'a> {
         let (lost, suppressed) = (events(Reported::Lost), events(Reported::Suppressed));
         self.labelled(&m::EVENTS_LOST, "kind", [("all", lost)]);
         self.labelled(&m::EVENTS_SUPPRESSED, "kind", [("all", suppressed)]);
-        let labels: [super::text::Pair<'_>; 3] = [
+        let has = |one| !counters.lacks.contains(&one);
+        let (tcx, batch) = (has(Optional::Tcx), has(Optional::Batch));
+        let labels: [super::text::Pair<'_>; 5] = [
             ("version", &env!("CARGO_PKG_VERSION")),
             ("abi", &AbiVersion::EGRESS),
             ("clang", &COMPILER),
+            (Optional::Tcx.name(), &tcx),
+            (Optional::Batch.name(), &batch),
         ];
         self.text.metric(&m::BUILD_INFO).sample(&labels, 1);
     }

@@ -79,6 +79,18 @@ pub struct Failures {
     pub no_neighbour: u64,
 }
 
+impl std::ops::Add for Failures {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            no_route: self.no_route + other.no_route,
+            not_uplink: self.not_uplink + other.not_uplink,
+            no_neighbour: self.no_neighbour + other.no_neighbour,
+        }
+    }
+}
+
 impl Failures {
     fn count(&mut self, unreached: &Unreached) {
         match unreached {

@@ -148,6 +148,8 @@ pub fn apply(
             (*error.applied, Some(not_applied))
         }
     };
+    // What a loop was told is nothing to judge this by. What stays is found stale some time.
+    let _ = writer.end_loop();
     let result = match (&not_applied, existed) {
         (Some(_), _) => ApplyResult::Partial,
         (None, false) => ApplyResult::Created,

@@ -2,18 +2,23 @@
 //! Looks at an instance.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use super::interfaces::Interfaces;
 use super::plan::members;
 use super::status::{
-    AttachmentStatus, AttachmentWay, GroupStatus, Health, MemberStatus, PacketStatus, PinStatus,
-    ProgramStatus, RouteStatus, StatusDocument, StatusSchema, TenantStatus,
+    AttachmentStatus, AttachmentWay, CheckStatus, ForeignRouteStatus, GroupStatus, Health,
+    LoopStatus, MemberStatus, PacketStatus, PinStatus, ProgramStatus, RouteStatus, StatusDocument,
+    StatusSchema, TenantStatus,
 };
 use super::Error;
 use crate::egress::pins::{self, TenantPins, Tick};
-use crate::egress::{Attached, AttachmentView, Egress, InstanceError, RouteCensus, Stats};
+use crate::egress::{
+    preflight, Attached, AttachmentView, Egress, InstanceError, LoopReport, PreflightCheck,
+    RouteCensus, Stats,
+};
 use crate::encap::Encap;
-use crate::group::{Counters, GroupId, Slot, Snapshot};
+use crate::group::{Class, Counters, GroupId, Slot, Snapshot};
 use crate::hex;
 use crate::kernel::clock;
 use crate::kernel::statedir::StateDir;
@@ -42,6 +47,9 @@ pub fn status(dir: &StateDir) -> Result<StatusDocument, Error> {
         stats: egress.stats()?,
         interfaces: Interfaces::read()?,
         program: egress.program().id(),
+        preflight: preflight(dir),
+        keeper: egress.loop_report().map_err(|error| error.to_string()),
+        now_ns: clock::monotonic_ns(),
         pins,
         drift,
     };
@@ -55,6 +63,8 @@ pub fn status(dir: &StateDir) -> Result<StatusDocument, Error> {
             name: program.name().to_owned(),
             tag: hex::encode(&program.tag()),
         },
+        preflight: look.preflight.iter().map(check).collect(),
+        keeper: look.keeper(),
         configuration: look.encap.as_ref().map(members),
         groups: look
             .groups
@@ -109,6 +119,14 @@ fn named<T: Copy + Ord>(
         .collect()
 }
 
+fn check(check: &PreflightCheck) -> CheckStatus {
+    CheckStatus {
+        name: check.name,
+        needed: check.needed,
+        missing: check.missing.clone(),
+    }
+}
+
 fn packets(stats: &Stats) -> PacketStatus {
     let mut packets = PacketStatus::default();
     for (end, &count) in &stats.ends {
@@ -134,11 +152,32 @@ pub(super) struct Look {
     pub(super) stats: Stats,
     pub(super) interfaces: Interfaces,
     pub(super) program: u32,
+    pub(super) preflight: Vec<PreflightCheck>,
+    /// What the loop said last; or why that is not known.
+    pub(super) keeper: Result<Option<LoopReport>, String>,
+    /// When that was looked at, by the monotonic clock.
+    pub(super) now_ns: u64,
     pub(super) pins: pins::Status,
     pub(super) drift: BTreeMap<TableId, i64>,
 }
 
 impl Look {
+    fn keeper(&self) -> Option<LoopStatus> {
+        let report = self.keeper.as_ref().ok()?.as_ref()?;
+        let seconds = |ns: u64| Duration::from_nanos(ns).as_secs_f64();
+        let ago = |ns: u64| seconds(self.now_ns.saturating_sub(ns));
+        Some(LoopStatus {
+            mode: report.mode,
+            classes: report.classes.clone(),
+            pool_min_active: report.pool_min_active,
+            interval_seconds: report.interval_ns.map(seconds),
+            unsynced: report.unsynced.clone(),
+            swept_seconds_ago: ago(report.swept_ns),
+            succeeded_seconds_ago: report.succeeded_ns.map(ago),
+            failures: report.failures.clone(),
+        })
+    }
+
     fn group(&self, group: &Snapshot, counters: &[Counters]) -> GroupStatus {
         let mut table: BTreeMap<u16, u32> = BTreeMap::new();
         for &slot in &group.table {
@@ -182,6 +221,7 @@ impl Look {
             digest: group.digest.to_string(),
             ineligible: group.ineligible,
             routes: self.census.of(group.group),
+            foreign_routes: self.census.foreign_of(group.group),
             pins: pins.copied().unwrap_or_default(),
             members: members.collect(),
         }
@@ -238,11 +278,8 @@ impl Look {
     fn routes(&self, limit: u32) -> RouteStatus {
         let mut by_class: BTreeMap<String, u64> = BTreeMap::new();
         for (group, routes) in &self.census.groups {
-            let snapshot = self.groups.iter().find(|snapshot| snapshot.group == *group);
-            let class = snapshot.map_or_else(
-                || format!("group {group}"),
-                |snapshot| snapshot.class.to_string(),
-            );
+            let class = self.class(*group);
+            let class = class.map_or_else(|| format!("group {group}"), |class| class.to_string());
             *by_class.entry(class).or_default() += routes;
         }
         let origins = self.census.origins.iter();
@@ -253,8 +290,29 @@ impl Look {
             by_class,
             dead: self.census.dead,
             foreign: foreign.map(|(_, routes)| routes).sum(),
+            foreign_to_groups: self.foreign_to_groups(),
             unknown: self.census.unknown.len() as u64,
         }
+    }
+
+    fn foreign_to_groups(&self) -> Vec<ForeignRouteStatus> {
+        let routes = self.census.foreign.iter();
+        let routes = routes.map(|route| ForeignRouteStatus {
+            table: route.key.table.get(),
+            prefix: route.key.prefix,
+            group: route.group.get(),
+            class: self.class(route.group),
+            incarnation: route.incarnation.get(),
+            origin: route.origin.0,
+        });
+        routes.collect()
+    }
+
+    /// Whose a group is, or was; none if it was never opened.
+    fn class(&self, group: GroupId) -> Option<Class> {
+        let mut groups = self.groups.iter();
+        let found = groups.find(|snapshot| snapshot.group == group);
+        found.map(|snapshot| snapshot.class)
     }
 
     fn attachment(&self, view: &AttachmentView) -> AttachmentStatus {

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::collect::{quota, Look};
 use super::finding::{Finding, FindingCode};
+use crate::egress::LoopMode;
 use crate::group::{MemberState, State};
 use crate::reason::egress::End;
 
@@ -23,6 +24,8 @@ impl Look {
                 message,
             ));
         }
+        self.of_kernel(&mut findings);
+        self.of_keeper(&mut findings);
         self.of_groups(&mut findings);
         self.of_routes(&mut findings);
         self.of_interfaces(&mut findings);
@@ -38,6 +41,54 @@ impl Look {
         findings
     }
 
+    fn of_kernel(&self, findings: &mut Vec<Finding>) {
+        for check in &self.preflight {
+            if let Some(why) = &check.missing {
+                let (code, name) = (FindingCode::MissingFeature, check.name);
+                findings.push(Finding::new(code, name, why.clone()));
+            }
+        }
+    }
+
+    /// What the loop says of itself, and groups against what it was told.
+    fn of_keeper(&self, findings: &mut Vec<Finding>) {
+        let mut find =
+            |code, object: &str, message| findings.push(Finding::new(code, object, message));
+        let report = match &self.keeper {
+            Ok(Some(report)) => report,
+            Ok(None) => return,
+            Err(error) => return find(FindingCode::UnknownRows, "loop", error.clone()),
+        };
+        if let Some(ago) = report.stale(self.now_ns) {
+            let message = format!("no sweep has succeeded for {} s", ago.as_secs());
+            find(FindingCode::StaleSweep, "loop", message);
+        }
+        for failure in &report.failures {
+            find(FindingCode::FailingSweep, "loop", failure.clone());
+        }
+        if let Some(why) = &report.unsynced {
+            find(FindingCode::Unsynced, "loop", why.clone());
+        }
+        if report.mode != LoopMode::Hashed {
+            return;
+        }
+        let minimum = report.pool_min_active;
+        for class in &report.classes {
+            let mut groups = self.groups.iter().filter(|group| group.forwards());
+            let Some(group) = groups.find(|group| group.class.to_string() == *class) else {
+                let message = "no group forwards for it: packets of its routes are dropped";
+                find(FindingCode::UnservedClass, class, message.to_owned());
+                continue;
+            };
+            let active = group.count(MemberState::Active);
+            // That there is none at all is found of every group.
+            if active > 0 && (active as u64) < u64::from(minimum) {
+                let message = format!("{active} active members, fewer than {minimum}");
+                find(FindingCode::BelowMinimum, class, message);
+            }
+        }
+    }
+
     fn of_groups(&self, findings: &mut Vec<Finding>) {
         let mut classes = BTreeMap::new();
         for group in self.groups.iter().filter(|group| group.forwards()) {
@@ -48,8 +99,9 @@ impl Look {
             }
             if group.state == State::Closing {
                 let routes = self.census.of(group.group);
+                let foreign = self.census.foreign_of(group.group);
                 let message = format!(
-                    "group {} closes, and {routes} routes lead to it",
+                    "group {} closes, and {routes} routes lead to it, {foreign} of them of others",
                     group.group
                 );
                 find(FindingCode::ClosingGroup, message);

@@ -16,6 +16,18 @@ choice! {
         NoConfiguration = "no-configuration",
         /// No member of a group takes new addresses: packets without a pin are dropped.
         NobodyActive = "nobody-active",
+        /// Fewer members of a group take new addresses than its loop is told to have at least.
+        BelowMinimum = "below-minimum",
+        /// No group forwards for a class that tenants should have.
+        UnservedClass = "unserved-class",
+        /// The loop holds no current list of shards: members stay as they are.
+        Unsynced = "unsynced",
+        /// The loop has not done its work for a while: what changes is not followed.
+        StaleSweep = "stale-sweep",
+        /// The last sweep of the loop failed; the next one tries again.
+        FailingSweep = "failing-sweep",
+        /// The kernel lacks what the datapath goes without, or makes do with something else.
+        MissingFeature = "missing-feature",
         /// Nothing reaches a member.
         UnreachableShard = "unreachable-shard",
         /// A group waits to be disabled.
@@ -53,7 +65,9 @@ impl FindingCode {
     /// How bad it is.
     pub const fn severity(self) -> Severity {
         match self {
-            Self::UnreachableShard
+            Self::FailingSweep
+            | Self::MissingFeature
+            | Self::UnreachableShard
             | Self::ClosingGroup
             | Self::InterfaceDown
             | Self::AttachedForNobody
@@ -62,6 +76,10 @@ impl FindingCode {
             | Self::QuotaReached => Severity::Warning,
             Self::NoConfiguration
             | Self::NobodyActive
+            | Self::BelowMinimum
+            | Self::UnservedClass
+            | Self::Unsynced
+            | Self::StaleSweep
             | Self::DuplicateClass
             | Self::DeadRoutes
             | Self::UnknownRows
@@ -86,8 +104,14 @@ impl FindingCode {
             Self::NoInterface => {
                 Some("apply a specification that names interfaces which are there")
             }
+            Self::StaleSweep => Some("see whether egressd run goes on, and what it says"),
             Self::PinsFill => Some("pins --expire removes those that nobody uses"),
             Self::NobodyActive
+            | Self::BelowMinimum
+            | Self::UnservedClass
+            | Self::Unsynced
+            | Self::FailingSweep
+            | Self::MissingFeature
             | Self::UnreachableShard
             | Self::UnknownRows
             | Self::InterfaceDown

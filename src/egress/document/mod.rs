@@ -37,8 +37,9 @@ pub use plan::{
 pub use risk::PinsAtRisk;
 pub use routes::RoutePlan;
 pub use status::{
-    AttachmentStatus, AttachmentWay, GroupStatus, Health, MemberStatus, PacketStatus, PinStatus,
-    ProgramStatus, RouteStatus, StatusDocument, StatusSchema, TenantStatus,
+    AttachmentStatus, AttachmentWay, CheckStatus, ForeignRouteStatus, GroupStatus, Health,
+    LoopStatus, MemberStatus, PacketStatus, PinStatus, ProgramStatus, RouteStatus, StatusDocument,
+    StatusSchema, TenantStatus,
 };
 pub use sweep::{expire, remove, SweepDocument, SweepRule, SweepSchema};
 

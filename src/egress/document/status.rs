@@ -11,7 +11,9 @@ use super::finding::Finding;
 use super::interfaces::InterfaceName;
 use crate::document::severity::Severity;
 use crate::egress::pins::Standings;
+use crate::egress::LoopMode;
 use crate::group::{Class, MemberState, State};
+use crate::route::Prefix;
 use crate::srv6::BaseSid;
 
 /// What an instance does, as it was found at one moment; packets went on meanwhile.
@@ -25,6 +27,11 @@ pub struct StatusDocument {
     pub health: Health,
     /// The program.
     pub program: ProgramStatus,
+    /// What this kernel can do of what the datapath needs or uses, tried without an effect.
+    pub preflight: Vec<CheckStatus>,
+    /// The loop that keeps the instance in line, by what it said last; null if there is none.
+    #[serde(rename = "loop")]
+    pub keeper: Option<LoopStatus>,
     /// How packets are encapsulated, by the names of the specification; null before that was
     /// published.
     pub configuration: Option<Map<String, Value>>,
@@ -92,6 +99,42 @@ pub struct ProgramStatus {
     pub tag: String,
 }
 
+/// Something that the datapath needs or uses of the kernel.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct CheckStatus {
+    /// What it is.
+    pub name: &'static str,
+    /// Whether nothing goes without it.
+    pub needed: bool,
+    /// Why it is not there; null if it is.
+    pub missing: Option<String>,
+}
+
+/// The loop that keeps an instance in line.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct LoopStatus {
+    /// How packets find their shard.
+    pub mode: LoopMode,
+    /// The classes that each tenant should have routes for.
+    pub classes: Vec<String>,
+    /// Active members that each group should have at least.
+    pub pool_min_active: u32,
+    /// The longest time between two sweeps, in seconds; null of a loop that swept once.
+    pub interval_seconds: Option<f64>,
+    /// Why no current list of shards is held; null if one is, or if none is needed.
+    pub unsynced: Option<String>,
+    /// Seconds since the last sweep ended.
+    pub swept_seconds_ago: f64,
+    /// Seconds since one ended that did not fail; null if none did.
+    pub succeeded_seconds_ago: Option<f64>,
+    /// What failed in the last sweep: the first of it.
+    pub failures: Vec<String>,
+}
+
 /// A group as packets see it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -122,6 +165,9 @@ pub struct GroupStatus {
     pub ineligible: u16,
     /// Routes that lead to it.
     pub routes: u64,
+    /// Of these, routes that others keep than the node's control loop: it is not disabled before they
+    /// are gone.
+    pub foreign_routes: u64,
     /// Its pins.
     pub pins: Standings,
     /// Its members, in the order of their slots.
@@ -200,8 +246,31 @@ pub struct RouteStatus {
     pub dead: u64,
     /// Those that others keep than the node's control loop.
     pub foreign: u64,
+    /// Each of these that leads to a group, in order.
+    pub foreign_to_groups: Vec<ForeignRouteStatus>,
     /// Rows that make no sense.
     pub unknown: u64,
+}
+
+/// A route to a group that another writer keeps than the node's control loop.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct ForeignRouteStatus {
+    /// Number of the tenant's table.
+    pub table: u32,
+    /// Packets to where.
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
+    pub prefix: Prefix,
+    /// The group that it names.
+    pub group: u8,
+    /// The class that has the group; null if it was never opened.
+    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
+    pub class: Option<Class>,
+    /// The tenure of the group that it names.
+    pub incarnation: u32,
+    /// Who keeps it.
+    pub origin: u16,
 }
 
 /// Where the program is attached.

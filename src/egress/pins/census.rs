@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! How many pins there are, and whom they hold against the table.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
+use super::status::put;
 use super::{Held, Holder, Rules, Standing, Tick};
 use crate::egress::{Egress, InstanceError};
 use crate::group::{GroupId, Snapshot};
 use crate::placement::{HashTable, Scope};
+use crate::route::TableId;
 use crate::tenant::Tenant;
 
 /// The pins of an instance in a few numbers. None of them names a tenant.
@@ -43,25 +45,33 @@ impl Egress {
     pub fn pin_census(&self, groups: &[&Snapshot], now: Tick) -> Result<Census, InstanceError> {
         let pins = self.pins()?;
         let (source_capacity, flow_capacity) = pins.capacity();
-        let mut tenants = HashMap::new();
+        // In order, so that each pin finds its own without a hash that withstands attackers.
+        let mut tenants = Vec::new();
         self.maps.tenants.for_each(|&ifindex, row| {
-            if let Ok(tenant) = Tenant::from_row(ifindex, row) {
-                tenants.insert(tenant.table, tenant);
-            }
+            tenants.extend(Tenant::from_row(ifindex, row));
             ControlFlow::Continue(())
         })?;
+        tenants.sort_unstable_by_key(|tenant| tenant.table);
+        let tenant = |table: TableId| {
+            let at = tenants.binary_search_by_key(&table, |tenant| tenant.table);
+            at.ok().and_then(|at| tenants.get(at))
+        };
         let mut census = Census {
             source_capacity,
             flow_capacity,
             ..Census::default()
         };
         pins.for_each_use(|table, counted| {
-            let quota = tenants.get(&table).map_or(0, |tenant| tenant.pin_quota.0);
+            let quota = tenant(table).map_or(0, |tenant| tenant.pin_quota.0);
             let full = quota > 0 && counted.pins >= u64::from(quota);
             census.tenants_at_quota += u64::from(full);
         })?;
         let rules = Rules::new(groups.iter().copied());
-        let groups: BTreeMap<_, _> = groups.iter().map(|group| (group.group, *group)).collect();
+        // By group: who is published, and of whom how many pins are at risk.
+        let mut published = Vec::new();
+        for &group in groups {
+            put(&mut published, group.group.get().into(), (group, None));
+        }
         pins.for_each(|pin| {
             let Ok(pin) = pin else {
                 census.unreadable += 1;
@@ -71,16 +81,19 @@ impl Egress {
                 None => census.by_source += 1,
                 Some(_) => census.by_flow += 1,
             }
-            let group = groups.get(&pin.holder.group);
+            let group = published.get_mut(usize::from(pin.holder.group.get()));
             let live = rules.standing(&pin, now) == Standing::Live;
-            if let Some(group) = group.filter(|_| live) {
-                let tenant = tenants.get(&pin.holder.table);
+            if let Some(Some((group, at_risk))) = group.filter(|_| live) {
+                let tenant = tenant(pin.holder.table);
                 let placed = tenant.and_then(|of| placed(group, &pin.holder, of.hash_table));
-                *census.at_risk.entry(pin.holder.group).or_default() +=
-                    u64::from(placed != Some(pin.held));
+                *at_risk.get_or_insert(0) += u64::from(placed != Some(pin.held));
             }
             ControlFlow::Continue(())
         })?;
+        let at_risk = published.into_iter().flatten();
+        census.at_risk = at_risk
+            .filter_map(|(group, at_risk)| Some((group.group, at_risk?)))
+            .collect();
         Ok(census)
     }
 }

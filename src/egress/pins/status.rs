@@ -29,14 +29,16 @@ pub enum Standing {
 /// What says how pins stand: members and idle times of the published groups.
 #[derive(Debug, Clone, Default)]
 pub struct Rules {
-    groups: BTreeMap<GroupId, GroupRules>,
+    /// By group: each pin is looked up here.
+    groups: Vec<Option<GroupRules>>,
 }
 
 #[derive(Debug, Clone)]
 struct GroupRules {
     /// Ticks after which a pin is idle; none: no pins.
     idle_after: Option<i32>,
-    members: BTreeMap<Slot, Generation>,
+    /// By slot.
+    members: Vec<Option<Generation>>,
 }
 
 /// How the pins of one instance stand.
@@ -86,22 +88,22 @@ pub struct TenantPins {
 impl Rules {
     /// The rules of these groups.
     pub fn new<'a>(groups: impl IntoIterator<Item = &'a Snapshot>) -> Self {
-        let groups = groups.into_iter().map(|snapshot| {
+        let mut rules = Self::default();
+        for snapshot in groups {
             let idle = snapshot.settings.pin_idle;
-            let members = snapshot.members.iter();
-            let rules = GroupRules {
+            let mut members = Vec::new();
+            for member in &snapshot.members {
+                put(&mut members, member.slot.get().into(), member.generation);
+            }
+            let of = GroupRules {
                 // Both are far below the half of all ticks.
                 idle_after: (!idle.is_off())
                     .then(|| (idle.ticks() + 2 * idle.refresh_ticks()) as i32),
-                members: members
-                    .map(|member| (member.slot, member.generation))
-                    .collect(),
+                members,
             };
-            (snapshot.group, rules)
-        });
-        Self {
-            groups: groups.collect(),
+            put(&mut rules.groups, snapshot.group.get().into(), of);
         }
+        rules
     }
 
     /// How a pin stands at a time.
@@ -110,16 +112,27 @@ impl Rules {
         if pin.dead {
             return Standing::Dead;
         }
-        let Some(group) = self.groups.get(&pin.holder.group) else {
+        let Some(Some(group)) = self.groups.get(usize::from(pin.holder.group.get())) else {
             return Standing::Unjudged;
         };
-        if group.members.get(&pin.held.slot) != Some(&pin.held.generation) {
+        let member = group.members.get(usize::from(pin.held.slot.get()));
+        if member != Some(&Some(pin.held.generation)) {
             return Standing::Stale;
         }
         match group.idle_after {
             Some(ticks) if now.since(pin.last_seen) <= ticks => Standing::Live,
             _ => Standing::Idle,
         }
+    }
+}
+
+/// Puts something at its place in a list by small numbers.
+pub(super) fn put<T>(list: &mut Vec<Option<T>>, at: usize, value: T) {
+    if list.len() <= at {
+        list.resize_with(at + 1, || None);
+    }
+    if let Some(place) = list.get_mut(at) {
+        *place = Some(value);
     }
 }
 
