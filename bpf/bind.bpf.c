@@ -122,7 +122,7 @@ int gw_bind(struct gw_bind_request *request)
 	struct gw_collection *collection;
 	__u32 first = 0;
 
-	collection = bpf_map_lookup_elem(&gw_ql_collect, &first);
+	collection = bpf_map_lookup_elem(&gw_ql_collect2, &first);
 	if (!collection)
 		return 0;
 	wanted.tag = gw_cid_hash(&key, collection->cid_seed);

@@ -96,7 +96,7 @@ fn levels() -> Array<abi::Admission> {
 }
 
 fn closing_generation() -> u64 {
-    let collection = Array::<abi::Collection>::new(map("gw_ql_collect")).expect("the map");
+    let collection = Array::<abi::Collection>::new(map("gw_ql_collect2")).expect("the map");
     collection.get(0).expect("readable").closing_generation
 }
 
@@ -392,7 +392,7 @@ fn what_is_known_of_flows_comes_from_counters_and_the_last_sweep() {
             (None, None)
         );
 
-        let collection = Array::<abi::Collection>::new(map("gw_ql_collect")).expect("the map");
+        let collection = Array::<abi::Collection>::new(map("gw_ql_collect2")).expect("the map");
         let mut swept = collection.get(0).expect("readable");
         (swept.swept_ns, swept.flows) = (1, 1000);
         (swept.learned, swept.registered, swept.imported) = (10, 200, 3000);

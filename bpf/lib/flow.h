@@ -65,7 +65,7 @@ GW_GLOBAL int gw_keep_open(struct gw_packet *packet)
 	now = bpf_ktime_get_coarse_ns();
 	if (now > admission->refused_ns + GW_FRESH_NS)
 		__sync_lock_test_and_set(&admission->refused_ns, now); /* a barrier, too */
-	collection = bpf_map_lookup_elem(&gw_ql_collect, &zero);
+	collection = bpf_map_lookup_elem(&gw_ql_collect2, &zero);
 	return collection && collection->closing_generation == packet->generation;
 }
 

@@ -10,7 +10,7 @@
 static __always_inline __u16 gw_cid_tag(const struct gw_cid_key *key)
 {
 	__u32 zero = 0;
-	const struct gw_collection *collection = bpf_map_lookup_elem(&gw_ql_collect, &zero);
+	const struct gw_collection *collection = bpf_map_lookup_elem(&gw_ql_collect2, &zero);
 
 	return gw_cid_hash(key, collection ? collection->cid_seed : 0);
 }

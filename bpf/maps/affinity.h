@@ -38,6 +38,6 @@ struct {
 	__type(key, __u32);
 	__type(value, struct gw_collection);
 	__uint(max_entries, 1);
-} gw_ql_collect SEC(".maps");
+} gw_ql_collect2 SEC(".maps");
 
 #endif

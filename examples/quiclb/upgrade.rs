@@ -2,7 +2,7 @@
 //! `upgrade` and `rollback`: this build's program, and the one before.
 
 use guideway::quiclb::{
-    rollback_spec, SeenHow, StateRoot, UpgradeError, UpgradeKind, Upgraded, Writer,
+    rollback_spec, upgrade, SeenHow, StateRoot, UpgradeError, UpgradeKind, Upgraded, Writer,
 };
 
 use crate::apply;
@@ -14,11 +14,9 @@ pub(crate) fn run(
     root: &StateRoot,
     output: &Output,
 ) -> Result<Done, Failure> {
-    let dir = root.quiclb(arguments.instance);
-    let upgraded = Writer::open(&dir)
-        .map_err(UpgradeError::from)
-        .and_then(|mut writer| writer.upgrade())
-        .map_err(|error| Failure::from(error).about(arguments.instance))?;
+    let instance = arguments.instance;
+    let upgraded =
+        upgrade(&root.quiclb(instance)).map_err(|error| Failure::from(error).about(instance))?;
     report(&upgraded, output)
 }
 

@@ -10,7 +10,7 @@ enum gw_abi {
 	GW_ABI_EGRESS_MAGIC = 0x47574547,
 	/* The layout of a load balancer's maps, and of the egress datapath's. */
 	GW_ABI_MAJOR = 2,
-	GW_ABI_MINOR = 0,
+	GW_ABI_MINOR = 1,
 	GW_ABI_EGRESS_MAJOR = 2,
 	GW_ABI_EGRESS_MINOR = 0,
 };

@@ -41,6 +41,8 @@ const LOOK: Duration = Duration::from_millis(1);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Step {
+    /// Make the maps that state of an older layout lacks.
+    Prepare,
     /// Load the program around the maps that are there.
     Load,
     /// Pin it as the next one.
@@ -55,11 +57,14 @@ pub enum Step {
     Commit,
     /// Forget what is known of programs that are gone.
     Tidy,
+    /// Give state of an older layout the version of this one.
+    Adopt,
 }
 
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::Prepare => "make the maps of this layout",
             Self::Load => "load the program",
             Self::Pin => "pin the program",
             Self::Exchange => "exchange the program on a hook",
@@ -67,6 +72,7 @@ impl fmt::Display for Step {
             Self::Keep => "keep the program before",
             Self::Commit => "name the program that runs",
             Self::Tidy => "forget programs that are gone",
+            Self::Adopt => "tell the version of this layout",
         })
     }
 }

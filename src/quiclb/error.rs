@@ -7,7 +7,7 @@ use crate::kernel::map::{OpenError, ShapeError};
 use crate::kernel::object::LoadError;
 use crate::kernel::record;
 use crate::kernel::ring::RingError;
-use crate::kernel::statedir::StateError;
+use crate::kernel::statedir::{AbiVersion, StateError};
 use crate::kernel::{PinError, SysError};
 use crate::plan::{ImageError, RecordError};
 use crate::quiclb::publish::Step;
@@ -40,6 +40,20 @@ pub enum InstanceError {
         path: String,
         /// A map that it should use.
         map: &'static str,
+    },
+    /// Another build made the state, with maps of an older layout. It works as before; this build
+    /// neither reads nor changes it.
+    #[error(
+        "{path} has state of ABI {found}, which an older version made; an upgrade makes it {current}"
+    )]
+    #[non_exhaustive]
+    Older {
+        /// The map that tells the version.
+        path: String,
+        /// The version that it tells.
+        found: AbiVersion,
+        /// The version of this library.
+        current: AbiVersion,
     },
     /// The limits that size the maps differ from those the instance was made with.
     #[error("the instance was made for {limit} {found}, not {wanted}")]
@@ -93,6 +107,7 @@ impl InstanceError {
     pub fn remedy(&self) -> Option<&'static str> {
         match self {
             Self::State(StateError::Locked { .. }) => Some("try again when it has ended"),
+            Self::Older { .. } => Some("upgrade the instance"),
             Self::State(StateError::Open(error)) if error.is_not_found() => {
                 Some("nothing tells which version made it: remove the directory by hand")
             }
@@ -111,7 +126,7 @@ impl InstanceError {
             Self::Load(error) => error.kind(),
             Self::Map(error) => error.kind(),
             Self::Pin(error) => error.kind(),
-            Self::Shape(_) | Self::Mixed { .. } => ErrorKind::Incompatible,
+            Self::Shape(_) | Self::Mixed { .. } | Self::Older { .. } => ErrorKind::Incompatible,
             Self::Stored(_) | Self::Record(_) | Self::Orphan { .. } => ErrorKind::Incompatible,
             Self::Limits { .. } => ErrorKind::Conflict,
             Self::Ring(RingError::Sys(error)) => error.kind(),

@@ -158,6 +158,8 @@ codes! {
     OtherProgram = "other-program", Error, "what runs is the pinned program";
     /// The program was loaded by another build of the library than the one that looks.
     OtherBuild = "other-build", Warning, "the program is of this build";
+    /// An older build made the state, with maps of a layout that this build does not use.
+    OlderLayout = "older-layout", Error, "the maps are of this build's layout";
     /// An exchange of the program was interrupted, or is under way.
     OpenExchange = "open-exchange", Warning, "no exchange of the program is open";
     /// The program runs in another mode than the specification says.

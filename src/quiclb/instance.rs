@@ -10,6 +10,7 @@ use super::bindings::Registry;
 use super::contexts;
 use super::diff::Foreseen;
 use super::error::{InstanceError, PlanError};
+use super::layout::require_current;
 use super::observe::observe_for;
 use crate::abi;
 use crate::id::InstanceId;
@@ -81,7 +82,7 @@ impl Maps {
         FLOW_MAP,
         CID_MAP,
         "gw_ql_level",
-        "gw_ql_collect",
+        "gw_ql_collect2",
     ];
 
     /// Takes each map from where `take` finds it.
@@ -139,19 +140,25 @@ impl QuicLb {
     /// # Errors
     /// No such instance, state of another version, or pins that are missing or do not fit.
     pub fn open(dir: &StateDir) -> Result<Self, InstanceError> {
-        dir.version()?;
+        require_current(dir)?;
+        let instance = Self::open_prepared(dir)?;
+        instance.check_program(&instance.program, PROGRAM)?;
+        Ok(instance)
+    }
+
+    /// Opens an instance that has every map of this layout, whatever version it tells and whichever
+    /// of them its program uses.
+    pub(super) fn open_prepared(dir: &StateDir) -> Result<Self, InstanceError> {
         let shapes = shapes(dir)?;
         let mut maps = Maps::from(|name| open_map(dir, &shapes, name))?;
         maps.contexts = contexts::pinned(dir)?;
         let program = Program::open(&dir.pin(Section::Programs, PROGRAM))?;
-        let instance = Self {
+        Ok(Self {
             dir: dir.clone(),
             program,
             maps,
             registry: Registry::default(),
-        };
-        instance.check_program(&instance.program, PROGRAM)?;
-        Ok(instance)
+        })
     }
 
     /// The instance's name.

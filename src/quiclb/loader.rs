@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use super::bindings::Registry;
 use super::error::InstanceError;
 use super::instance::{entries, meta, open_map, shapes, Maps, QuicLb, Writer, PATIENCE, PROGRAM};
+use super::layout::{self, require_current};
 use crate::abi;
 use crate::kernel::build::Build;
 use crate::kernel::keys::{self, Contexts};
@@ -53,8 +54,9 @@ impl Loader {
             }
         }
         let lock = self.dir.lock_within(PATIENCE)?;
-        self.dir.version()?;
+        require_current(&self.dir)?;
         lock.repair_sections()?;
+        layout::remove_older_maps(&lock)?;
         self.check_limits()?;
         match QuicLb::open(&self.dir) {
             // Made by a build that could not, or before the kernel could.

@@ -34,6 +34,7 @@ mod events;
 mod failure;
 mod finding;
 mod instance;
+mod layout;
 mod live;
 mod loader;
 mod measure;
@@ -69,6 +70,7 @@ pub use events::{
 pub use failure::{ErrorDocument, ErrorFault, ErrorSchema};
 pub use finding::{Finding, FindingCode, Severity};
 pub use instance::{QuicLb, Writer};
+pub use layout::{upgrade, upgrade_observed};
 pub use live::Published as LiveGeneration;
 pub use loader::Loader;
 pub use observe::observe;

@@ -118,7 +118,7 @@ impl Table {
             let path = balancer.dir().path().join("maps").join(name);
             Map::open_any(&path).unwrap_or_else(|error| panic!("{error}"))
         };
-        let collection = Array::<abi::Collection>::new(open("gw_ql_collect")).expect("its shape");
+        let collection = Array::<abi::Collection>::new(open("gw_ql_collect2")).expect("its shape");
         Self {
             cids: Hash::new(open("gw_ql_cid")).expect("its shape"),
             seed: collection.get(0).expect("a value").cid_seed,

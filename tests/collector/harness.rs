@@ -104,12 +104,12 @@ pub(crate) fn levels() -> Array<abi::Admission> {
 }
 
 pub(crate) fn collection() -> abi::Collection {
-    let map = Array::<abi::Collection>::new(map("gw_ql_collect")).expect("the collection");
+    let map = Array::<abi::Collection>::new(map("gw_ql_collect2")).expect("the collection");
     map.get(0).expect("readable")
 }
 
 pub(crate) fn set_collection(collection: &abi::Collection) {
-    let map = Array::<abi::Collection>::new(map("gw_ql_collect")).expect("the collection");
+    let map = Array::<abi::Collection>::new(map("gw_ql_collect2")).expect("the collection");
     map.set(0, collection).expect("written");
 }
 

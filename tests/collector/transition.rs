@@ -215,7 +215,7 @@ fn a_publication_that_never_noted_its_return_begins_its_windows_with_the_first_s
         interfaces();
         publish(&services(&[1, 1, 1]));
         publish(&services(&[1, 1, 1, 1]));
-        let map = dir().path().join("maps/gw_ql_collect");
+        let map = dir().path().join("maps/gw_ql_collect2");
         let map = guideway::kernel::map::Map::open_any(&map).expect("the map");
         let map = guideway::kernel::typed::Array::<abi::Collection>::new(map).expect("the map");
         let mut collection = map.get(0).expect("readable");

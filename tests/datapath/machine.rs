@@ -97,7 +97,7 @@ impl Machine {
             flows: Hash::new(map("gw_ql_flow")).unwrap(),
             cids: Hash::new(map("gw_ql_cid")).unwrap(),
             levels: Array::new(map("gw_ql_level")).unwrap(),
-            collection: Array::new(map("gw_ql_collect")).unwrap(),
+            collection: Array::new(map("gw_ql_collect2")).unwrap(),
             ring: Some(map("gw_ql_events")),
             object,
             world,

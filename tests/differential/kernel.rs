@@ -88,7 +88,7 @@ impl Machine {
         let flows = Hash::new(map("gw_ql_flow")).unwrap();
         let cids = Hash::new(map("gw_ql_cid")).unwrap();
         let admissions = Array::new(map("gw_ql_level")).unwrap();
-        let collection: Array<abi::Collection> = Array::new(map("gw_ql_collect")).unwrap();
+        let collection: Array<abi::Collection> = Array::new(map("gw_ql_collect2")).unwrap();
         let cid_seed = 0x6369_645f_7365_6564;
         let collected = abi::Collection {
             cid_seed,

@@ -62,10 +62,12 @@ pub(crate) fn publish(writer: &mut Writer, spec: &Spec) {
     writer.publish(&plan).expect("published");
 }
 
-pub(crate) fn load() -> Writer {
+pub(crate) fn loader() -> Loader {
     Loader::new(&dir(), spec(2).limits())
-        .load()
-        .expect("an instance")
+}
+
+pub(crate) fn load() -> Writer {
+    loader().load().expect("an instance")
 }
 
 /// A packet in the middle of connection `number`.
@@ -158,6 +160,16 @@ impl Balancer {
             source,
             sink,
             places,
+        }
+    }
+
+    /// Opened again, after what `between` does with packets and without a writer.
+    pub(crate) fn reopened(self, between: impl FnOnce(&Source, &Sink)) -> Self {
+        drop(self.writer);
+        between(&self.source, &self.sink);
+        Self {
+            writer: load(),
+            ..self
         }
     }
 

@@ -3,6 +3,7 @@
 
 mod balancer;
 mod killed;
+mod layout;
 #[path = "../common/netns.rs"]
 mod netns;
 mod quiclb;

@@ -60,7 +60,7 @@ impl Binder {
         let mut loaded = options
             .load(Source::Bind)
             .unwrap_or_else(|error| panic!("{error}"));
-        let collection = loaded.take_map("gw_ql_collect").expect("a map");
+        let collection = loaded.take_map("gw_ql_collect2").expect("a map");
         let seed = abi::Collection {
             cid_seed: CID_SEED,
             ..Default::default()

@@ -39,10 +39,15 @@ pub(super) fn collect(dir: &StateDir) -> Result<Status, InstanceError> {
         Ok(instance) => whole(&instance, abi),
         Err(error) if abi.is_none() => {
             let remedy = "nothing tells which version made it: remove the directory by hand";
-            partial(dir, abi, &error, remedy)
+            partial(dir, abi, FindingCode::LostPin, &error, remedy)
+        }
+        Err(error @ InstanceError::Older { .. }) => {
+            let remedy = error.remedy().unwrap_or_default();
+            partial(dir, abi, FindingCode::OlderLayout, &error, remedy)
         }
         Err(error) if error.is_repairable() => {
-            partial(dir, abi, &error, error.remedy().unwrap_or(APPLY))
+            let remedy = error.remedy().unwrap_or(APPLY);
+            partial(dir, abi, FindingCode::LostPin, &error, remedy)
         }
         Err(error) => Err(error),
     }
@@ -124,11 +129,12 @@ fn whole(instance: &QuicLb, abi: Option<AbiVersion>) -> Result<Status, InstanceE
 fn partial(
     dir: &StateDir,
     abi: Option<AbiVersion>,
+    code: FindingCode,
     error: &InstanceError,
     remedy: &str,
 ) -> Result<Status, InstanceError> {
     let mut findings = vec![Finding::new(
-        FindingCode::LostPin,
+        code,
         dir.path().display(),
         error.to_string(),
         remedy,
