@@ -51,6 +51,29 @@ fn idle_pins_are_removed_behind_a_sweep() {
     });
 }
 
+/// Sweeps that nothing asks for are not waited for: there are none.
+#[test]
+fn idle_pins_are_removed_where_something_changes_all_the_time() {
+    on_node("busy", |node| {
+        node.manifest("a.json", shard(0x10));
+        let daemon = node.ready(&["--pin-idle=1s", "--sweep=5s"]);
+        node.attach();
+        send_from(1..65);
+        let pins = || egress().pin_status(Tick::now()).expect("readable").pins;
+        assert_eq!(pins().total(), 64);
+        let mut changes = 0;
+        let gone = within(PATIENCE, || {
+            changes += 1;
+            let other = [shard, draining][changes % 2];
+            node.manifest("b.json", other(0x11));
+            std::thread::sleep(Duration::from_millis(50));
+            pins().total() == 0
+        });
+        assert!(gone, "{}", daemon.log());
+        daemon.stop();
+    });
+}
+
 #[test]
 fn packets_go_on_when_it_is_killed_and_the_next_start_goes_on() {
     on_node("killed", |node| {

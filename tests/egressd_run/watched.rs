@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! What operators see when something is wrong: `status`, counters and probes.
 
+use std::os::unix::net::UnixDatagram;
 use std::time::Duration;
 
 use guideway::egress::{Limits, Loader};
@@ -208,7 +209,20 @@ fn a_sweep_that_does_not_come_on_is_seen_by_probes() {
         node.manifest("a.json", shard(0x10));
         let address = "127.0.0.1:19485";
         let metrics = format!("--metrics={address}");
-        let daemon = node.ready(&["--sweep=5s", &metrics]);
+        let path = node.path("notify");
+        let manager = UnixDatagram::bind(&path).expect("a socket");
+        manager.set_nonblocking(true).expect("a socket");
+        let daemon = Daemon::start(node, &["--sweep=5s", &metrics], |command| {
+            command
+                .env("NOTIFY_SOCKET", &path)
+                .env("WATCHDOG_USEC", "400000");
+        });
+        daemon.says("ready");
+        let signs = || {
+            let mut bytes = [0; 1024];
+            std::iter::from_fn(|| manager.recv(&mut bytes).ok()).count()
+        };
+        assert!(within(PATIENCE, || signs() > 0), "it lives");
         let health = || get(address, "/healthz").expect("an answer");
         assert_eq!(health().0, 200);
         let held = Held::of(daemon.id(), "sweep");
@@ -216,7 +230,18 @@ fn a_sweep_that_does_not_come_on_is_seen_by_probes() {
         assert!(within(PATIENCE, || health().0 == 503), "{}", daemon.log());
         let (_, why) = health();
         assert!(why.contains("the sweep did not come on for"), "{why}");
+        // Nor is the service manager told that all is well; one message may have been on its way.
+        signs();
+        std::thread::sleep(Duration::from_secs(2));
+        let late = signs();
+        assert!(late <= 1, "{late}");
         drop(held);
+        let mut told = 0;
+        let lives = within(PATIENCE, || {
+            told += signs();
+            told > 1
+        });
+        assert!(lives, "it lives again");
         assert!(within(PATIENCE, || health().0 == 200), "{}", health().1);
         node.has_active(&[0x10, 0x11], &daemon);
         daemon.stop();
