@@ -82,6 +82,30 @@ fn status_tells_what_the_loop_knows() {
 }
 
 #[test]
+fn a_daemon_that_is_gone_is_missed_after_four_intervals() {
+    on_node("missed", |node| {
+        node.manifest("a.json", shard(0x10));
+        let daemon = node.ready(&["--sweep=5s"]);
+        finds(&[], &daemon);
+        daemon.kill();
+        // Nothing is asked meanwhile: others need the processor.
+        std::thread::sleep(Duration::from_secs(20));
+        let findings = || status()["findings"].clone();
+        let missed = || {
+            let findings = findings();
+            let mut findings = findings.as_array().expect("a list").iter();
+            findings.any(|one| one["code"] == "stale-sweep")
+        };
+        assert!(within(PATIENCE, missed), "{}", findings());
+        Ran::with("egressd", &["status"]).exits(5);
+        // The next one does its work, and is believed.
+        let daemon = node.ready(&["--sweep=5s"]);
+        finds(&[], &daemon);
+        daemon.stop();
+    });
+}
+
+#[test]
 fn more_shards_than_there_is_room_for_are_an_error_with_both_numbers() {
     on_node("many", |node| {
         let shards = |numbers: std::ops::Range<u16>| -> Vec<Value> { numbers.map(shard).collect() };

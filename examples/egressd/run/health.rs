@@ -13,11 +13,15 @@ use guideway::kernel::statedir::StateDir;
 
 use super::http::{Request, Response, Status};
 
+/// What a pass over all pins may take beyond the patience for anything else: there may be millions.
+const PASS: Duration = Duration::from_secs(60);
+
 /// How the loop goes, for those who ask from other threads.
 pub(crate) struct Health {
     /// When the control thread came round last, in nanoseconds.
     turned_ns: AtomicU64,
-    /// When the thread that sweeps began what it is doing, in nanoseconds; 0: it has nothing to do.
+    /// When the thread that sweeps began what it is doing, in nanoseconds, and later where that may take
+    /// long; 0: it has nothing to do.
     working_ns: AtomicU64,
     /// How long either may be ago, in nanoseconds.
     patience_ns: AtomicU64,
@@ -52,8 +56,18 @@ impl Health {
 
     /// The thread that sweeps has something to do, or goes on with it.
     pub(crate) fn works(&self) {
-        self.working_ns
-            .store(clock::monotonic_ns(), Ordering::Relaxed);
+        self.works_for(Duration::ZERO);
+    }
+
+    /// It begins a pass over all pins of a table.
+    pub(crate) fn passes_over_pins(&self) {
+        self.works_for(PASS);
+    }
+
+    fn works_for(&self, time: Duration) {
+        let until = Duration::from_nanos(clock::monotonic_ns()).saturating_add(time);
+        let until = u64::try_from(until.as_nanos()).unwrap_or(u64::MAX);
+        self.working_ns.store(until, Ordering::Relaxed);
     }
 
     /// It has done what it had to do.

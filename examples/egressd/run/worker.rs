@@ -250,7 +250,7 @@ impl State {
     }
 
     fn expire(&self, table: Table) -> Result<Report, String> {
-        self.health.works();
+        self.health.passes_over_pins();
         if self.stop.load(Ordering::Relaxed) {
             return Ok(Report::default());
         }
