@@ -25,6 +25,9 @@ pub mod keys {}
 #[doc = include_str!("docs/lru.md")]
 pub mod lru {}
 
+#[doc = include_str!("docs/offload.md")]
+pub mod offload {}
+
 #[doc = include_str!("docs/pcc.md")]
 pub mod pcc {}
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! `apply`: publish and attach.
 
-use guideway::quiclb::{apply, Applied, ApplyError, ApplyResult, PlanError};
-use guideway::quiclb::{StateRoot, Wanted};
+use guideway::quiclb::{apply, Applied, ApplyError, ApplyOptions, ApplyResult, PlanError};
+use guideway::quiclb::{HardwareAcknowledged, StateRoot, Wanted};
+use guideway::service::Mode;
 use serde_json::Value;
 
 use crate::args::ApplyArgs;
@@ -36,7 +37,17 @@ pub(crate) fn run(
         }
         Document::Plan(file) => Wanted::Plan(file),
     };
-    let options = arguments.publishing.options();
+    if arguments.ack_hardware_offload && wanted.spec().mode() != Mode::Offload {
+        return Err(Failure::usage(
+            "--ack-hardware-offload belongs to mode offload, and this is another mode",
+        ));
+    }
+    let options = ApplyOptions {
+        hardware: arguments
+            .ack_hardware_offload
+            .then(HardwareAcknowledged::the_card_runs_it_or_nothing_does),
+        ..arguments.publishing.options()
+    };
     let instance = wanted.spec().instance_id();
     let applied = apply(root, &wanted, &options).map_err(|error| match error {
         ApplyError::Plan(PlanError::Faults(faults)) => {

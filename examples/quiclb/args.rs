@@ -158,6 +158,7 @@ impl Publishing {
         ApplyOptions {
             force: CheckCode::ALL.iter().copied().filter(is_forced).collect(),
             keep: self.keep.unwrap_or(default.keep),
+            ..default
         }
     }
 

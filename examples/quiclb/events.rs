@@ -3,7 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use guideway::quiclb::{Event, EventLine, EventSummary, QuicLb, StateRoot};
+use guideway::error::ErrorKind;
+use guideway::quiclb::{Event, EventLine, EventSummary, InstanceError, QuicLb, StateRoot};
 
 use crate::args::EventsArgs;
 use crate::tool::text::or_dash;
@@ -18,7 +19,16 @@ pub(crate) fn run(
     root: &StateRoot,
     output: &Output,
 ) -> Result<Done, Failure> {
-    let about = |error| Failure::from(error).about(arguments.instance);
+    let about = |error| {
+        let failure = match error {
+            InstanceError::Profile { .. } => Failure::new(
+                ErrorKind::Unsupported,
+                "the instance runs on a network card, which has no events",
+            ),
+            error => Failure::from(error),
+        };
+        failure.about(arguments.instance)
+    };
     let instance = QuicLb::open(&root.quiclb(arguments.instance)).map_err(about)?;
     let mut stream = instance.events().map_err(about)?;
     let end = Instant::now() + Duration::from_secs(arguments.seconds.into());

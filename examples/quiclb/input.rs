@@ -7,7 +7,7 @@ use std::path::Path;
 use guideway::error::ErrorKind;
 use guideway::id::InstanceId;
 use guideway::plan::{Live, PlanFile};
-use guideway::quiclb::{QuicLb, StateRoot};
+use guideway::quiclb::{HardwareLb, InstanceError, QuicLb, StateRoot};
 use guideway::service::Spec;
 
 pub(crate) use crate::tool::input::{file, name, open, read};
@@ -67,7 +67,13 @@ pub(crate) fn any_spec(root: &StateRoot, argument: &OsStr) -> Result<Spec, Failu
 
 /// What is live of an instance.
 pub(crate) fn live(root: &StateRoot, instance: InstanceId) -> Result<Live, Failure> {
-    let live = QuicLb::open(&root.quiclb(instance)).and_then(|instance| instance.live_record());
+    let dir = root.quiclb(instance);
+    let live = match QuicLb::open(&dir) {
+        Err(InstanceError::Profile { .. }) => {
+            HardwareLb::open(&dir).and_then(|card| card.live_record())
+        }
+        opened => opened.and_then(|instance| instance.live_record()),
+    };
     match live.map_err(|error| Failure::from(error).about(instance))? {
         Some(live) => Ok(live),
         None => {

@@ -15,6 +15,7 @@
 mod affinity;
 mod apply;
 mod args;
+mod card;
 mod collect;
 mod detach;
 mod diff;

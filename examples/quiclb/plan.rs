@@ -86,6 +86,12 @@ fn text(plan: &PlanDocument) -> String {
             )
         }),
     );
+    for lack in &plan.lacks {
+        text.push_str(&format!(
+            "mode {} has no {}: {}\n",
+            plan.mode, lack.feature, lack.message
+        ));
+    }
     warnings_text(&plan.warnings, &mut text);
     text
 }

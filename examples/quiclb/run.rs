@@ -8,19 +8,24 @@ use guideway::error::ErrorKind;
 use guideway::quiclb::collector::{
     Cause, Deleted, Followed, LevelChange, RunLine, StateTable, SweepReport,
 };
-use guideway::quiclb::StateRoot;
+use guideway::quiclb::{HardwareLb, StateRoot};
 use nix::errno::Errno;
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 use crate::args::RunArgs;
+use crate::card;
 use crate::collect::Collecting;
 use crate::tool::{json, Done, Failure, Output};
 
 pub(crate) fn run(arguments: &RunArgs, root: &StateRoot, output: &Output) -> Result<Done, Failure> {
     let instance = arguments.instance;
     let end = End::new()?;
+    let dir = root.quiclb(instance);
+    if HardwareLb::open(&dir).is_ok() {
+        return card::run(&dir, &end, arguments.quiet, output);
+    }
     let mut collecting = Collecting::new(instance, root);
     let mut told = None;
     loop {
@@ -48,7 +53,7 @@ pub(crate) fn run(arguments: &RunArgs, root: &StateRoot, output: &Output) -> Res
 }
 
 /// Waits for the signals that end a run: nothing is ever interrupted, traffic goes on in any case.
-struct End {
+pub(crate) struct End {
     signals: SignalFd,
 }
 
@@ -65,7 +70,7 @@ impl End {
     }
 
     /// Whether one came by then.
-    fn comes_within(&self, time: Duration) -> Result<bool, Failure> {
+    pub(crate) fn comes_within(&self, time: Duration) -> Result<bool, Failure> {
         // Rounded up: a step that comes too early finds nothing due.
         let milliseconds = time.as_micros().div_ceil(1000);
         let timeout = PollTimeout::try_from(milliseconds).unwrap_or(PollTimeout::MAX);

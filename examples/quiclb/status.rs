@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 
 use guideway::quiclb::{
-    Attachment, AttachmentKind, Finding, FindingCode, InstanceList, Owner, RedirectErrorSource,
-    ServiceStatus, Severity, StateRoot, Status,
+    Attachment, AttachmentKind, Finding, FindingCode, HardwareLb, InstanceError, InstanceList,
+    Owner, RedirectErrorSource, ServiceStatus, Severity, StateRoot, Status,
 };
 
 use crate::args::StatusArgs;
+use crate::card;
 use crate::tool::text::{bar, checks, or_dash, percent, Table};
 use crate::tool::{Done, Failure, Output};
 
@@ -22,8 +23,17 @@ pub(crate) fn run(
         output.result(&InstanceList::of(root)?, list)?;
         return Ok(Done::Well);
     };
-    let status =
-        Status::of(&root.quiclb(instance)).map_err(|error| Failure::from(error).about(instance))?;
+    let dir = root.quiclb(instance);
+    match HardwareLb::open(&dir) {
+        Ok(card) => {
+            let about = |error| Failure::from(error).about(instance);
+            output.result(&card.status().map_err(about)?, card::text)?;
+            return Ok(Done::Well);
+        }
+        Err(InstanceError::Profile { .. }) => {}
+        Err(error) => return Err(Failure::from(error).about(instance)),
+    }
+    let status = Status::of(&dir).map_err(|error| Failure::from(error).about(instance))?;
     output.result(&status, text)?;
     Ok(Done::degraded_if(status.has_errors()))
 }

@@ -22,7 +22,7 @@ enum gw_offload_limit {
 	/* Flows, unless it is set before the program is loaded. */
 	GW_OFFLOAD_FLOWS = 65536,
 	/* Backends with counters. */
-	GW_OFFLOAD_BACKEND_STATS = 8192,
+	GW_OFFLOAD_BACKEND_STATS = 16384,
 	/* Services with counters, and the counters of each: of it, by rule, packets and bytes. */
 	GW_OFFLOAD_SERVICE_STATS = 1024,
 	GW_OFFLOAD_COUNTERS = 64,

@@ -253,6 +253,25 @@ impl<K: Pod, V: Pod> Hash<K, V> {
         Ok(found.then_some(value))
     }
 
+    /// All keys, asked for one after the other: the maps of network cards know no batches. Entries
+    /// that others add meanwhile may be missing; nobody else may remove any.
+    pub fn keys_one_by_one(&self) -> Result<Vec<K>, SysError> {
+        let mut keys: Vec<K> = Vec::new();
+        let most = self.map.shape().max_entries as usize;
+        let mut next = K::zeroed();
+        loop {
+            let from = keys.last().map(bytes_of::<K>);
+            if !self.map.next_key(from, bytemuck::bytes_of_mut(&mut next))? {
+                return Ok(keys);
+            }
+            if keys.len() >= most {
+                // The walk has begun anew: somebody has removed the last key after all.
+                return Err(SysError::new("list", &self.map.shape().name, libc::EAGAIN));
+            }
+            keys.push(next);
+        }
+    }
+
     /// Calls `each` with every entry until it breaks off; entries that stay are seen once.
     pub fn for_each(
         &self,

@@ -9,18 +9,11 @@ use super::transition::{is_tracked, tracked_in_ns, window_ns};
 use super::world::{Decryption, World};
 use super::Options;
 use crate::id::InterfaceName;
-use crate::service::{Fault, FaultCode, Faults, Mode, Spec, Tracking};
+use crate::service::{Fault, FaultCode, Faults, Spec, Tracking};
 
-/// What this version, its build or the kernel cannot do.
+/// What this build or the kernel cannot do.
 pub(super) fn kernel(spec: &Spec, world: &World) -> Vec<Fault> {
     let mut faults = Vec::new();
-    if spec.mode() == Mode::Offload {
-        faults.push(Fault::new(
-            "/mode",
-            FaultCode::Kernel,
-            "offload needs a program built for network cards, which this build does not have",
-        ));
-    }
     let Some(obstacle) = world.decryption.as_ref().and_then(obstacle) else {
         return faults;
     };

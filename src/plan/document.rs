@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::capacity::Capacity;
+use super::card::Lack;
 use super::disruption::Disruption;
 use super::generation::{Generation, PlacedBackend, PlacedService};
 use super::preflight::Check;
@@ -53,6 +54,8 @@ pub struct PlanDocument {
     pub services: Vec<ServicePlan>,
     /// What it uses of each limit.
     pub capacity: Capacity,
+    /// What other modes have and this one has not; a specification that asks for it is refused.
+    pub lacks: Vec<Lack>,
     /// What the machine offers.
     pub preflight: Vec<Check>,
     /// What may not be meant.

@@ -9,6 +9,7 @@
 mod again;
 mod assign;
 mod capacity;
+mod card;
 mod cells;
 mod checks;
 mod compare;
@@ -37,6 +38,8 @@ use serde_json::value::{to_raw_value, RawValue};
 
 pub(crate) use again::plan_again;
 pub use capacity::{room_cells, Capacity, MemoryUse, PredictedUse, Use};
+pub(crate) use card::lacks;
+pub use card::Lack;
 pub(crate) use cells::measure;
 pub use compare::{compare, ServiceDisruption};
 pub use contexts::PlacedContext;
@@ -95,6 +98,7 @@ pub fn plan(
     options: Options,
 ) -> Result<Plan, Faults> {
     let mut faults = checks::kernel(spec, world);
+    faults.extend(card::faults(spec));
     faults.extend(checks::interfaces(spec, world));
     let mut assigned = assign::assign(live, spec, options, world);
     faults.append(&mut assigned.faults);
@@ -156,6 +160,7 @@ pub fn plan(
         &services,
     );
     faults.extend(capacity.faults(&after.generation, live, world));
+    faults.extend(card::capacity(&after.generation));
     Faults::check(faults)?;
 
     let generation = after.generation;
@@ -202,6 +207,7 @@ pub fn plan(
         spec: raw(&spec.redacted(Key::kcv)),
         services,
         capacity,
+        lacks: card::lacks(spec.mode()),
         preflight: preflight(spec, world),
         warnings,
         options,

@@ -14,6 +14,7 @@ use super::attachment::{refuse_misplaced, refuse_occupied};
 use super::collector::Collector;
 use super::error::{InstanceError, PlanError, PublishError};
 use super::finding::{Finding, FindingCode};
+use super::hardware::{is_on_card, HardwareAcknowledged, HardwareLb, HardwareWriter};
 use super::instance::{QuicLb, Writer};
 use super::loader::Loader;
 use super::measure::Before;
@@ -22,14 +23,14 @@ use super::publish::Publication;
 use super::status::{has_errors, Attachment, Status, APPLY};
 use crate::error::ErrorKind;
 use crate::id::InstanceId;
-use crate::kernel::attach::AttachError;
+use crate::kernel::attach::{interface_index, AttachError};
 use crate::kernel::clock;
 use crate::kernel::statedir::{StateDir, StateRoot};
 use crate::plan::{
     plan, Base, Check, CheckCode, CheckResult, Live, Options, Plan, PlanFile, PlanResult,
     ServiceDisruption,
 };
-use crate::service::{Spec, Warning};
+use crate::service::{Mode, Spec, Warning};
 
 /// What is to be applied.
 #[derive(Debug, Clone)]
@@ -88,6 +89,8 @@ pub struct ApplyOptions {
     pub force: BTreeSet<CheckCode>,
     /// Records of previous generations that are kept.
     pub keep: usize,
+    /// The caller's word that mode `offload` needs, and no other mode takes.
+    pub hardware: Option<HardwareAcknowledged>,
 }
 
 impl Default for ApplyOptions {
@@ -95,6 +98,7 @@ impl Default for ApplyOptions {
         Self {
             force: BTreeSet::new(),
             keep: super::publish::KEEP,
+            hardware: None,
         }
     }
 }
@@ -103,6 +107,20 @@ impl Default for ApplyOptions {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ApplyError {
+    /// Mode `offload` without the caller's word, or the word with another mode. Nothing was touched.
+    #[error(
+        "mode {mode} {}",
+        if *mode == Mode::Offload {
+            "runs the program on the network card, without a fallback: it must be acknowledged"
+        } else {
+            "does not run the program on the network card: there is nothing to acknowledge"
+        }
+    )]
+    #[non_exhaustive]
+    Acknowledgement {
+        /// The mode that is wanted.
+        mode: Mode,
+    },
     /// No plan can be made.
     #[error(transparent)]
     Plan(#[from] PlanError),
@@ -175,6 +193,7 @@ impl ApplyError {
     /// What a caller can do about it.
     pub fn kind(&self) -> ErrorKind {
         match self {
+            Self::Acknowledgement { .. } => ErrorKind::Usage,
             Self::Plan(error) => error.kind(),
             Self::Stale { .. } | Self::Differs { .. } => ErrorKind::StalePlan,
             Self::Preflight { .. } => ErrorKind::Preflight,
@@ -252,7 +271,9 @@ impl Applied {
 /// Everything that stands against the plan, or what kept it from being made.
 pub fn plan_here(root: &StateRoot, spec: &Spec, options: Options) -> Result<Plan, PlanError> {
     let dir = root.quiclb(spec.instance_id());
-    if dir.exists().map_err(InstanceError::from)? {
+    if is_on_card(&dir) {
+        HardwareLb::open(&dir)?.plan(spec, options)
+    } else if dir.exists().map_err(InstanceError::from)? {
         QuicLb::open(&dir)?.plan(spec, options)
     } else {
         Ok(plan(None, spec, &observe_for(&dir, spec)?, options)?)
@@ -272,9 +293,16 @@ pub fn apply(
     options: &ApplyOptions,
 ) -> Result<Applied, ApplyError> {
     let spec = wanted.spec();
+    let mode = spec.mode();
+    if (mode == Mode::Offload) != options.hardware.is_some() {
+        return Err(ApplyError::Acknowledgement { mode });
+    }
     let dir = root.quiclb(spec.instance_id());
     if let Wanted::Plan(PlanFile { offline: true, .. }) = wanted {
         return Err(PublishError::Offline.into());
+    }
+    if let Some(acknowledged) = options.hardware {
+        return apply_on_card(root, wanted, options, acknowledged);
     }
     let load = || Loader::new(&dir, spec.limits()).load();
     let (plan, repaired) = match plan_here(root, spec, wanted.options()) {
@@ -360,6 +388,62 @@ pub fn rollback_spec(
     apply(root, &wanted, options)
 }
 
+/// The same on a network card: program and maps are bound to it, or nothing is made.
+fn apply_on_card(
+    root: &StateRoot,
+    wanted: &Wanted,
+    options: &ApplyOptions,
+    acknowledged: HardwareAcknowledged,
+) -> Result<Applied, ApplyError> {
+    let spec = wanted.spec();
+    let dir = root.quiclb(spec.instance_id());
+    let plan = plan_here(root, spec, wanted.options())?;
+    wanted.agrees(&plan)?;
+    refuse_occupied(&dir, spec.interface())?;
+    refuse_misplaced(&dir, spec.interface(), spec.mode().into())?;
+    preflight(&plan, &options.force)?;
+
+    let ifindex = interface_index(spec.interface().as_str())?;
+    let loader = Loader::new(&dir, spec.limits()).hardware(acknowledged);
+    let mut writer = loader.load(ifindex)?;
+    let publish = |writer: &mut HardwareWriter| {
+        let published = writer.publish_observed(&plan, options.keep, |_| Ok(()))?;
+        let attached = writer.attach(spec.interface())?;
+        Ok::<_, ApplyError>((published, attached))
+    };
+    match publish(&mut writer) {
+        Ok((published, attached)) => Ok(Applied {
+            schema: ApplySchema::V1,
+            instance_id: dir.instance(),
+            result: published.result.into(),
+            generation: published.generation,
+            previous_generation: published.previous,
+            publish_ms: published.duration.as_secs_f64() * 1_000.0,
+            disruption: Vec::new(),
+            warnings: plan.document().warnings.clone(),
+            attachment: Attachment::of_card(&attached),
+            findings: Vec::new(),
+        }),
+        Err(error) => {
+            // As elsewhere: nothing was live before, so nothing stays.
+            if plan.document().base.is_none() {
+                let _ = writer.purge();
+            }
+            Err(error)
+        }
+    }
+}
+
+impl From<PlanResult> for ApplyResult {
+    fn from(result: PlanResult) -> Self {
+        match result {
+            PlanResult::Create => Self::Created,
+            PlanResult::Change => Self::Changed,
+            PlanResult::Unchanged => Self::Unchanged,
+        }
+    }
+}
+
 fn publish_and_attach(
     writer: &mut Writer,
     plan: &Plan,
@@ -413,11 +497,7 @@ fn report(
     Ok(Applied {
         schema: ApplySchema::V1,
         instance_id: dir.instance(),
-        result: match published.result {
-            PlanResult::Create => ApplyResult::Created,
-            PlanResult::Change => ApplyResult::Changed,
-            PlanResult::Unchanged => ApplyResult::Unchanged,
-        },
+        result: published.result.into(),
         generation: published.generation,
         previous_generation: published.previous,
         publish_ms: published.duration.as_secs_f64() * 1_000.0,

@@ -66,6 +66,15 @@ pub enum InstanceError {
         /// What is wanted now.
         wanted: u32,
     },
+    /// The instance runs elsewhere than was asked: on CPUs or on a network card.
+    #[error("the instance in {path} runs on {found}, which has another form")]
+    #[non_exhaustive]
+    Profile {
+        /// Its state directory.
+        path: String,
+        /// Where it runs.
+        found: &'static str,
+    },
     /// What was stored with the live generation cannot be read.
     #[error(transparent)]
     Stored(#[from] record::RecordError),
@@ -129,6 +138,7 @@ impl InstanceError {
             Self::Shape(_) | Self::Mixed { .. } | Self::Older { .. } => ErrorKind::Incompatible,
             Self::Stored(_) | Self::Record(_) | Self::Orphan { .. } => ErrorKind::Incompatible,
             Self::Limits { .. } => ErrorKind::Conflict,
+            Self::Profile { .. } => ErrorKind::Unsupported,
             Self::Ring(RingError::Sys(error)) => error.kind(),
             Self::Ring(_) => ErrorKind::Incompatible,
             Self::Attach(error) => error.kind(),

@@ -10,6 +10,7 @@ use super::bindings::Registry;
 use super::contexts;
 use super::diff::Foreseen;
 use super::error::{InstanceError, PlanError};
+use super::hardware::refuse_card;
 use super::layout::require_current;
 use super::observe::observe_for;
 use crate::abi;
@@ -141,6 +142,7 @@ impl QuicLb {
     /// No such instance, state of another version, or pins that are missing or do not fit.
     pub fn open(dir: &StateDir) -> Result<Self, InstanceError> {
         require_current(dir)?;
+        refuse_card(dir)?;
         let instance = Self::open_prepared(dir)?;
         instance.check_program(&instance.program, PROGRAM)?;
         Ok(instance)

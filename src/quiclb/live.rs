@@ -38,7 +38,7 @@ pub(super) fn record_pin(number: u64) -> String {
 }
 
 /// The number and kind of a pin's name, if it is one of the above.
-fn parse_pin(name: &str) -> Option<(u64, &str)> {
+pub(super) fn parse_pin(name: &str) -> Option<(u64, &str)> {
     let (number, kind) = name.split_once('-')?;
     let number = number.parse().ok()?;
     (name == cells_pin(number) || name == record_pin(number)).then_some((number, kind))

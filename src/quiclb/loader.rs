@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use super::bindings::Registry;
 use super::error::InstanceError;
+use super::hardware::refuse_card;
 use super::instance::{entries, meta, open_map, shapes, Maps, QuicLb, Writer, PATIENCE, PROGRAM};
 use super::layout::{self, require_current};
 use crate::abi;
@@ -38,6 +39,10 @@ impl Loader {
         }
     }
 
+    pub(super) fn into_parts(self) -> (StateDir, Limits) {
+        (self.dir, self.limits)
+    }
+
     /// Makes or opens the instance and takes its lock, for which it waits up to two seconds.
     ///
     /// A new instance appears whole or not at all. In an existing one, a program or map that is
@@ -55,6 +60,7 @@ impl Loader {
         }
         let lock = self.dir.lock_within(PATIENCE)?;
         require_current(&self.dir)?;
+        refuse_card(&self.dir)?;
         lock.repair_sections()?;
         layout::remove_older_maps(&lock)?;
         self.check_limits()?;

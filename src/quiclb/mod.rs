@@ -33,6 +33,7 @@ mod error;
 mod events;
 mod failure;
 mod finding;
+pub mod hardware;
 mod instance;
 mod layout;
 mod live;
@@ -69,6 +70,7 @@ pub use events::{
 };
 pub use failure::{ErrorDocument, ErrorFault, ErrorSchema};
 pub use finding::{Finding, FindingCode, Severity};
+pub use hardware::{CardStatus, HardwareAcknowledged, HardwareLb, HardwareLoader, HardwareWriter};
 pub use instance::{QuicLb, Writer};
 pub use layout::{upgrade, upgrade_observed};
 pub use live::Published as LiveGeneration;

@@ -135,6 +135,9 @@ impl InterfaceProbe {
         };
         let driver = device.driver()?;
         let known = |text: String| Some(text).filter(|text| !text.is_empty());
+        let driver_name = driver
+            .as_ref()
+            .and_then(|driver| known(driver.name.clone()));
         let bus = driver.as_ref().and_then(|driver| known(driver.bus.clone()));
         let channels = device.channels()?;
         let features = device.xdp_features()?;
@@ -154,9 +157,7 @@ impl InterfaceProbe {
             schema: ProbeSchema::V1,
             interface: interface.clone(),
             ifindex: device.index,
-            driver: driver
-                .as_ref()
-                .and_then(|driver| known(driver.name.clone())),
+            driver: driver_name.clone(),
             firmware: driver.and_then(|driver| known(driver.firmware)),
             pci_device: bus.clone().filter(|bus| is_pci_address(bus)),
             bus,
@@ -185,7 +186,7 @@ impl InterfaceProbe {
                 crypto_kfuncs: supported.crypto_kfuncs,
                 map_count_kfunc: supported.map_count_kfunc,
             },
-            offload: offload(offloads),
+            offload: offload(offloads, driver_name.as_deref()),
         })
     }
 }
@@ -198,17 +199,27 @@ fn mode_text(mode: Mode) -> &'static str {
     }
 }
 
-fn offload(declared: Option<bool>) -> OffloadHint {
-    let mut blockers = vec!["this build has no program for network cards".to_owned()];
+/// Drivers in Linux that take programs for a card, and one that pretends to have one.
+const OFFLOADING: [&str; 2] = ["nfp", "netdevsim"];
+
+fn offload(declared: Option<bool>, driver: Option<&str>) -> OffloadHint {
+    let mut blockers = Vec::new();
     let mut warnings = vec![
         "a hint only: nothing but a load that succeeds proves that the card takes the program"
             .to_owned(),
-        "no driver is known to redirect from a card to another port".to_owned(),
+        "no driver is known to redirect from a card to another port: backends must be behind this one"
+            .to_owned(),
     ];
     match declared {
         Some(true) => {}
-        Some(false) => blockers.push("the driver does not declare XDP on the card".into()),
-        None => warnings.push("drivers declare nothing before Linux 6.3".into()),
+        Some(false) => blockers.push("the driver does not declare XDP on the card".to_owned()),
+        None => warnings.push("drivers declare nothing before Linux 6.3".to_owned()),
+    }
+    if !driver.is_some_and(|driver| OFFLOADING.contains(&driver)) {
+        blockers.push(format!(
+            "driver {} is not known to run programs on a card",
+            driver.unwrap_or("unknown")
+        ));
     }
     OffloadHint {
         eligible_hint: blockers.is_empty(),
@@ -232,7 +243,23 @@ fn is_pci_address(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::is_pci_address;
+    use super::{is_pci_address, offload};
+
+    #[test]
+    fn a_hint_names_what_stands_against_it_and_proves_nothing() {
+        for (declared, driver, blockers) in [
+            (Some(true), Some("nfp"), 0),
+            (None, Some("nfp"), 0),
+            (Some(false), Some("nfp"), 1),
+            (None, Some("veth"), 1),
+            (Some(false), None, 2),
+        ] {
+            let hint = offload(declared, driver);
+            assert_eq!(hint.blockers.len(), blockers, "{declared:?} {driver:?}");
+            assert_eq!(hint.eligible_hint, blockers == 0);
+            assert!(hint.warnings[0].contains("nothing but a load that succeeds"));
+        }
+    }
 
     #[test]
     fn pci_addresses_are_told_from_other_places() {

@@ -56,10 +56,27 @@ pub enum Step {
     RemoveTargets,
     /// Give up contexts that no generation names.
     RemoveContexts,
+    /// On a network card: remove what earlier publications have left, once no packet can see it.
+    SweepBefore,
+    /// On a network card: remove the former generation, once no packet can see it.
+    SweepAfter,
 }
 
 impl Step {
-    /// Every step, in order.
+    /// Every step of a publication on a network card, in order.
+    pub const ON_CARD: [Self; 10] = [
+        Self::SweepBefore,
+        Self::RaiseMarks,
+        Self::ClearCounters,
+        Self::Fill,
+        Self::Store,
+        Self::Pin,
+        Self::Swap,
+        Self::SweepAfter,
+        Self::FoldCounters,
+        Self::Unpin,
+    ];
+    /// Every step elsewhere, in order.
     pub const ALL: [Self; 15] = [
         Self::RaiseMarks,
         Self::ClearCounters,
@@ -97,6 +114,8 @@ impl fmt::Display for Step {
             Self::Unpin => "remove former generations",
             Self::RemoveTargets => "remove redirect targets",
             Self::RemoveContexts => "remove contexts of former keys",
+            Self::SweepBefore => "sweep what earlier publications have left",
+            Self::SweepAfter => "sweep the former generation",
         })
     }
 }
@@ -444,12 +463,12 @@ fn targets(record: &Record) -> BTreeSet<u32> {
 }
 
 /// Runs steps, asking the observer before each.
-struct Steps<'a> {
-    observer: &'a mut dyn FnMut(Step) -> Result<(), Aborted>,
+pub(super) struct Steps<'a> {
+    pub(super) observer: &'a mut dyn FnMut(Step) -> Result<(), Aborted>,
 }
 
 impl Steps<'_> {
-    fn run<T>(
+    pub(super) fn run<T>(
         &mut self,
         step: Step,
         work: impl FnOnce() -> Result<T, SysError>,

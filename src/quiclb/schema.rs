@@ -57,6 +57,12 @@ pub const AFFINITY_EXPORT: &str = include_str!("schema/affinity-export.json");
 /// The schema of what was imported.
 pub const AFFINITY_IMPORT: &str = include_str!("schema/affinity-import.json");
 
+/// The schema of the status of an instance on a network card.
+pub const CARD: &str = include_str!("schema/card.json");
+
+/// The schema of a step in the age of flows on a network card.
+pub const CARD_RUN: &str = include_str!("schema/card-run.json");
+
 /// Names of all schemas, that of the specification included.
 pub const NAMES: &[&str] = &[
     "spec",
@@ -77,6 +83,8 @@ pub const NAMES: &[&str] = &[
     "affinity",
     "affinity-export",
     "affinity-import",
+    "card",
+    "card-run",
 ];
 
 /// The schema of this name, if there is one.
@@ -100,6 +108,8 @@ pub fn named(name: &str) -> Option<&'static str> {
         "affinity" => Some(AFFINITY),
         "affinity-export" => Some(AFFINITY_EXPORT),
         "affinity-import" => Some(AFFINITY_IMPORT),
+        "card" => Some(CARD),
+        "card-run" => Some(CARD_RUN),
         _ => None,
     }
 }
@@ -126,6 +136,8 @@ pub fn generate(name: &str) -> Option<String> {
         "affinity" => Some(of::<crate::affinity::AffinityDocument>(name)),
         "affinity-export" => Some(of::<super::Exported>(name)),
         "affinity-import" => Some(of::<super::Imported>(name)),
+        "card" => Some(of::<super::CardStatus>(name)),
+        "card-run" => Some(of::<super::hardware::Aged>(name)),
         _ => None,
     }
 }

@@ -14,8 +14,10 @@ use std::net::IpAddr;
 
 use serde::Serialize;
 
+use super::attachment::{Attached, Holder};
 use super::error::InstanceError;
 use super::finding::{Finding, Severity};
+use super::hardware::{is_on_card, HardwareLb};
 use super::stats::EventStats;
 use crate::addr::MacAddr;
 use crate::id::{InstanceId, InterfaceName};
@@ -113,6 +115,24 @@ pub struct Attachment {
     pub owner: Owner,
     /// The kernel's number of the program before the last upgrade.
     pub previous_program_id: Option<u32>,
+}
+
+impl Attachment {
+    /// Of a program that was attached to a card just now.
+    pub(super) fn of_card(attached: &Attached) -> Self {
+        let (kind, link_id) = match attached.holder {
+            Holder::Link { link_id } => (AttachmentKind::Link, Some(link_id)),
+            Holder::Netlink => (AttachmentKind::Netlink, None),
+        };
+        Self {
+            kind,
+            link_id,
+            program_id: Some(attached.program_id),
+            live_program_id: Some(attached.program_id),
+            owner: Owner::Ours,
+            previous_program_id: None,
+        }
+    }
 }
 
 /// How a program is held on its interface.
@@ -463,7 +483,11 @@ impl InstanceList {
     /// The root is no bpffs or cannot be read.
     pub fn of(root: &StateRoot) -> Result<Self, InstanceError> {
         let instances = root.quiclb_instances()?.into_iter().map(|id| {
-            let (status, error) = match Status::of(&root.quiclb(id)) {
+            let dir = root.quiclb(id);
+            if is_on_card(&dir) {
+                return Self::on_card(&dir);
+            }
+            let (status, error) = match Status::of(&dir) {
                 Ok(status) => (Some(status), None),
                 Err(error) => (None, Some(error.to_string())),
             };
@@ -482,5 +506,24 @@ impl InstanceList {
             schema: ListSchema::V1,
             instances: instances.collect(),
         })
+    }
+
+    fn on_card(dir: &StateDir) -> ListedInstance {
+        let status = HardwareLb::open(dir).and_then(|card| card.status());
+        let (status, error) = match status {
+            Ok(status) => (Some(status), None),
+            Err(error) => (None, Some(error.to_string())),
+        };
+        ListedInstance {
+            instance_id: dir.instance(),
+            interface: status.as_ref().and_then(|status| status.interface.clone()),
+            mode: status.as_ref().map(|status| status.mode),
+            health: status.as_ref().map(|status| match status.attachment {
+                Some(_) => Health::Ok,
+                None => Health::Detached,
+            }),
+            generation: status.as_ref().and_then(|status| status.generation),
+            error,
+        }
     }
 }

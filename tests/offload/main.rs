@@ -19,9 +19,11 @@ mod payloads;
 #[allow(dead_code)]
 #[path = "../differential/pool.rs"]
 mod pool;
+mod publishing;
 #[allow(dead_code)]
 #[path = "../differential/random.rs"]
 mod random;
+mod scene;
 #[allow(dead_code)]
 #[path = "../differential/specs.rs"]
 mod specs;

@@ -10,6 +10,7 @@ mod harness;
 mod keys;
 mod life;
 mod limits;
+mod offload;
 mod planning;
 mod promises;
 mod refusals;
