@@ -18,6 +18,7 @@ mod reload;
 mod report;
 mod signals;
 mod state;
+mod told;
 mod worker;
 
 use std::collections::BTreeSet;

@@ -14,15 +14,16 @@ use guideway::control::machine::Trigger;
 use guideway::control::metrics::Carried;
 use guideway::control::netlink::{Failures, Resolution, Resolver};
 use guideway::control::sweep::{sweep, Swept};
-use guideway::control::{Deadline, Desired, Known, Mode};
+use guideway::control::{Deadline, Desired};
 use guideway::egress::pins::{Report, Table, Tick};
-use guideway::egress::{Loader, LoopMode, LoopReport, LoopReportError, Writer};
+use guideway::egress::{Loader, LoopReport, LoopReportError, Writer};
 use guideway::error::ErrorKind;
 use guideway::id::InterfaceName;
 use guideway::kernel::clock;
 use guideway::kernel::statedir::StateDir;
 
 use super::health::Health;
+use super::told;
 use crate::tool::Failure;
 
 /// How long a sweep may begin new steps.
@@ -270,35 +271,12 @@ impl State {
         result: &Result<Swept, SweepFailure>,
     ) -> Result<(), LoopReportError> {
         self.health.works();
-        let desired = &order.desired;
-        let mode = match desired.mode {
-            Mode::Ordered => LoopMode::Ordered,
-            Mode::Hashed => LoopMode::Hashed,
-        };
-        let now_ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        let mut report = LoopReport::new(mode, now_ns(start));
         // What makes no sense is of another version, and is no reason to say nothing.
         let before = self
             .told
             .take()
             .or_else(|| writer.loop_report().ok().flatten());
-        if let Some(before) = before {
-            report.succeeds(&before);
-        }
-        let classes = desired.classes.iter();
-        report.classes = classes.map(|entry| entry.class.to_string()).collect();
-        report.pool_min_active = desired.policy.pool_min_active;
-        report.interval_ns = order.interval.map(now_ns);
-        report.unsynced = match (desired.mode, &desired.shards) {
-            (Mode::Ordered, _) | (_, Known::Known(_)) => None,
-            (_, Known::Unknown) => Some("no complete list of shards yet".to_owned()),
-            (_, Known::Stale { why, .. }) => Some(why.clone()),
-        };
-        let failures: Vec<_> = match result {
-            Ok(swept) => swept.errors().map(|(_, error)| error).collect(),
-            Err(failure) => vec![failure.to_string()],
-        };
-        report.swept(now_ns(now()), failures);
+        let report = told::report(order, start, result, before.as_ref());
         let told = writer.report_loop(&report);
         self.told = Some(report);
         told
