@@ -258,6 +258,16 @@ fn enough(rights: &[u32], loads: impl Fn() -> bool + Sync) -> Vec<u32> {
     rights
 }
 
+/// Most instructions that the verifier may look at of what user space calls: a fiftieth of what it
+/// allows. Where CAP_PERFMON is not there and could be asked for, it also follows what a processor may do
+/// on a wrong guess, which takes Linux 6.12 up to 22,000 for these programs: then a twentieth.
+fn most_verified(rights: &[u32]) -> u32 {
+    match rights.contains(&PERFMON) || !may_want_perfmon() {
+        true => 20_000,
+        false => 50_000,
+    }
+}
+
 #[test]
 fn a_right_that_makes_the_verifier_milder_is_named() {
     isolated("kernel_object::milder", || {
@@ -390,8 +400,7 @@ fn cap_bpf_suffices_for_what_user_space_calls() {
                 let routine = loaded.take(name).expect("a routine");
                 let verified = routine.program().verified_instructions();
                 println!("{name}: {verified} instructions verified");
-                // A fiftieth of what the verifier allows; clang 14 takes half of it.
-                assert!(verified < 20_000, "{name}: {verified}");
+                assert!(verified < most_verified(&rights), "{name}: {verified}");
             }
         });
     });
@@ -452,7 +461,8 @@ fn cap_bpf_suffices_for_what_removes_pins() {
                 let program = routine.program();
                 let verified = program.verified_instructions();
                 println!("{}: {verified} instructions verified", program.name());
-                assert!(verified < 20_000, "{}: {verified}", program.name());
+                let most = most_verified(&rights);
+                assert!(verified < most, "{}: {verified}", program.name());
             }
         });
         let without = pin_object::Options {

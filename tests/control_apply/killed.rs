@@ -3,43 +3,36 @@
 //! tenant go through the program to an uplink.
 
 use std::cell::Cell;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::collections::{BTreeSet, HashMap};
+use std::ops::ControlFlow;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::Arc;
-use std::time::Duration;
 
 use guideway::control::kernel::{Live, LiveRoutes, Look, Operation};
 use guideway::control::{
-    install, invariants, observe, Desired, Install, Mode, Reachability, Unreached,
+    install, invariants, observe, Desired, Install, Mode, Reachability, Shard, Unreached,
 };
+use guideway::egress::pins::{Held, Holder};
 use guideway::egress::Aborted;
-use guideway::group::Class;
-use guideway::kernel::tc;
+use guideway::group::{Class, ConfiguredClass, GroupId, Incarnation};
+use guideway::placement::HashGroup;
 use guideway::route::Target;
 use guideway::srv6::{Mtu, NextHop};
 use nix::sys::signal::{raise, Signal};
-use nix::sys::socket::{
-    bind, recv, sendto, setsockopt, socket, sockopt, AddressFamily, MsgFlags, SockFlag,
-    SockProtocol, SockType,
-};
-use nix::sys::time::{TimeVal, TimeValLike};
 
 use crate::fixture::*;
 use crate::live;
-use crate::netns::{self, isolated, veth, within};
-use crate::node::{converge, destination, round, FAR, ONLY66, STATIC};
-use crate::udp6::frame;
+use crate::netns::{isolated, within};
+use crate::node::{converge, round, ONLY66, STATIC};
+use crate::traffic::{
+    destinations, under_traffic, Traffic, ONLY64, OTHER, PATIENCE, SOURCES, TENANT,
+};
 
 const ROLE: &str = "GW_TEST_ROLE";
 const AT: &str = "GW_TEST_KILLED_AT";
 const UPLINK: &str = "GW_TEST_UPLINK";
-const PATIENCE: Duration = Duration::from_secs(20);
-/// The tenant whose packets go, and the one that is installed.
-const TENANT: u32 = 1;
+/// The tenant that is installed.
 const NEW: u32 = 2;
-const SOURCES: u16 = 12;
 
 /// All shards are behind an uplink.
 fn reached(uplink: u32) -> Reachability {
@@ -51,10 +44,24 @@ fn reached(uplink: u32) -> Reachability {
     Reachability(ways.collect())
 }
 
+/// Two that translate behind `NAT64`, one each that translates IPv6, or NAT64, alone, and one for the
+/// other prefix.
+fn shards() -> [Shard; 5] {
+    let other = Shard {
+        nat64_prefix: Some(OTHER64.parse().expect("a prefix")),
+        ..dual(OTHER)
+    };
+    let only64 = Shard {
+        ipv6: false,
+        ..dual(ONLY64)
+    };
+    [dual(1), dual(2), shard66(ONLY66), other, only64]
+}
+
 fn in_groups() -> Desired {
     Desired {
         static_sids: vec![sid(STATIC)],
-        ..hashed(list([dual(1), dual(2), shard66(ONLY66)]))
+        ..hashed(list(shards()))
     }
 }
 
@@ -62,16 +69,48 @@ fn in_order() -> Desired {
     ordered(&[STATIC])
 }
 
+fn of_classes(prefixes: &[&str]) -> Desired {
+    Desired {
+        classes: classes(prefixes),
+        ..in_groups()
+    }
+}
+
+/// This number is hashed for the class: where it is another one than before, its group is published,
+/// and then its routes are written again.
+fn hashed_as(number: u8) -> Desired {
+    let class = nat64(NAT64);
+    let hash_group = Some(HashGroup(number));
+    Desired {
+        classes: classes_with([ConfiguredClass { class, hash_group }]),
+        ..in_groups()
+    }
+}
+
+fn drained() -> Desired {
+    let mut shards = shards();
+    shards[1].drain = true;
+    Desired {
+        shards: list(shards),
+        ..in_groups()
+    }
+}
+
 fn wanted(role: &str) -> Desired {
     match role {
         "to groups" => in_groups(),
         "to shards" => in_order(),
-        "fewer classes" => Desired {
-            classes: classes(&[]),
-            ..in_groups()
-        },
+        "fewer classes" => of_classes(&[]),
+        "more classes" => in_groups(),
+        "another class" => of_classes(&[OTHER64]),
+        "another hash" => hashed_as(7),
+        "a drain" => drained(),
         other => panic!("{other}"),
     }
+}
+
+fn configured(desired: &Desired) -> BTreeSet<Class> {
+    desired.classes.iter().map(|entry| entry.class).collect()
 }
 
 /// Kills this process before an operation.
@@ -130,220 +169,212 @@ fn killed(role: &str, at: u64, uplink: u32) -> bool {
     }
 }
 
-/// What a thread has seen on the uplink.
-#[derive(Default)]
-struct Tally {
-    stop: AtomicBool,
-    /// Whether what is for NAT64's prefix may be NAT66's.
-    without_nat64: AtomicBool,
-    sent: AtomicU64,
-    seen: AtomicU64,
-    wrong: AtomicU64,
-}
-
-fn raw(interface: u32, listens: bool) -> OwnedFd {
-    let protocol = if listens {
-        Some(SockProtocol::EthAll)
-    } else {
-        None
-    };
-    let flags = SockFlag::empty();
-    let socket = match protocol {
-        Some(all) => socket(AddressFamily::Packet, SockType::Raw, flags, all),
-        None => socket(AddressFamily::Packet, SockType::Raw, flags, None),
-    };
-    let socket = socket.expect("a socket");
-    if listens {
-        let limit = TimeVal::milliseconds(50);
-        setsockopt(&socket, sockopt::ReceiveTimeout, &limit).expect("a time-out");
-        let address = netns::packet_address(interface);
-        bind(socket.as_raw_fd(), &address).expect("bound");
-    }
-    socket
-}
-
-/// Sends packets of both classes from all sources, over and over.
-fn sender(inside: u32, tally: &Tally) {
-    let socket = raw(inside, false);
-    let address = netns::packet_address(inside);
-    let far = [FAR.to_owned(), destination(nat64(NAT64))];
-    let frames: Vec<_> = (0..SOURCES)
-        .flat_map(|source| {
-            let source = format!("2001:db8:aaaa::{source:x}");
-            far.each_ref().map(|to| frame(&source, to))
-        })
-        .collect();
-    while !tally.stop.load(Ordering::Relaxed) {
-        for frame in &frames {
-            let sent = sendto(socket.as_raw_fd(), frame, &address, MsgFlags::empty());
-            sent.expect("sent");
-            tally.sent.fetch_add(1, Ordering::Relaxed);
-        }
-        std::thread::sleep(Duration::from_millis(2));
-    }
-}
-
-/// Looks at each packet that leaves by the uplink. One that is for NAT64 must not be for the shard
-/// that translates IPv6 alone.
-fn listener(socket: &OwnedFd, tally: &Tally) {
-    let prefix: guideway::group::Nat64Prefix = NAT64.parse().expect("a prefix");
-    let prefix = prefix.address().octets();
-    let only66 = sid(ONLY66).octets();
-    let mut buffer = vec![0; 2048];
-    while !tally.stop.load(Ordering::Relaxed) {
-        let Ok(got) = recv(socket.as_raw_fd(), &mut buffer, MsgFlags::empty()) else {
-            continue;
-        };
-        let packet = &buffer[..got];
-        // Ethernet, the outer header with next header 41, the inner one.
-        if got < 14 + 80 || packet[12..14] != [0x86, 0xdd] || packet[20] != 41 {
-            continue;
-        }
-        tally.seen.fetch_add(1, Ordering::Relaxed);
-        let (outer, inner) = (&packet[38..54], &packet[78..94]);
-        let is_nat64 = inner[..12] == prefix[..12];
-        let counts = !tally.without_nat64.load(Ordering::Relaxed);
-        if counts && is_nat64 && outer[..8] == only66[..8] {
-            tally.wrong.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-}
-
-/// Runs `test` with the index of an uplink while packets of a tenant go through the program.
-fn under_traffic(test: impl FnOnce(u32, &Tally)) {
-    let (tenant_side, inside) = veth("gw-tenant", "gw-inside");
-    let (uplink, outside) = veth("gw-uplink", "gw-outside");
-    let mut writer = live::load();
-    let guard = writer.write_routes(PATIENCE).expect("free");
-    guard
-        .add_interface(tenant_side, &tenant(TENANT))
-        .expect("room");
-    drop(guard);
-    converge(&mut Live::new(&mut writer), &in_order(), &reached(uplink));
-    writer
-        .attach(tenant_side, &tc::Options::default())
-        .expect("attached");
-    drop(writer);
-    let tally = Arc::new(Tally::default());
-    let socket = raw(outside, true);
-    std::thread::scope(|scope| {
-        scope.spawn(|| listener(&socket, &tally));
-        scope.spawn(|| sender(inside, &tally));
-        // Also when the test panics the others have to end.
-        let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| test(uplink, &tally)));
-        tally.stop.store(true, Ordering::Relaxed);
-        if let Err(panic) = ended {
-            std::panic::resume_unwind(panic);
-        }
+/// The pins, by who is held to whom.
+fn pins(live: &Live<'_>) -> HashMap<Holder, Held> {
+    let mut pins = HashMap::new();
+    let there = live::open().pins().expect("pins");
+    let read = there.for_each(|pin| {
+        let pin = pin.expect("it makes sense");
+        pins.insert(pin.holder, pin.held);
+        ControlFlow::Continue(())
     });
-    let (sent, seen) = (
-        tally.sent.load(Ordering::Relaxed),
-        tally.seen.load(Ordering::Relaxed),
-    );
-    println!("{sent} packets were sent, {seen} left by the uplink");
-    assert!(seen > 1000, "{seen}");
-    assert_eq!(tally.wrong.load(Ordering::Relaxed), 0);
+    read.expect("readable");
+    // Those of tenures that are over mean nothing.
+    let groups = live.groups().expect("readable").known;
+    pins.retain(|holder, held| {
+        let group = groups.iter().find(|group| group.group == holder.group);
+        let member = group.and_then(|group| group.member(held.slot));
+        member.is_some_and(|member| member.generation == held.generation)
+    });
+    pins
 }
 
-/// Packets leave by the uplink now.
-fn go_on(tally: &Tally) {
-    let before = tally.seen.load(Ordering::Relaxed);
-    let more = || tally.seen.load(Ordering::Relaxed) > before + 2 * u64::from(SOURCES);
-    assert!(within(PATIENCE, more), "packets stopped");
+/// What there was before: pins, and the tenure that each group was in.
+struct Before {
+    pins: HashMap<Holder, Held>,
+    tenures: HashMap<GroupId, Incarnation>,
 }
 
-/// No route of the loop's own leads to what forwards nothing, and every class has its route.
-fn sound(live: &Live<'_>, desired: &Desired, when: &str) {
+impl Before {
+    fn of(live: &Live<'_>) -> Self {
+        let groups = live.groups().expect("readable").known.into_iter();
+        let forwarding = groups.filter(|group| group.forwards());
+        Self {
+            pins: pins(live),
+            tenures: forwarding
+                .map(|group| (group.group, group.incarnation))
+                .collect(),
+        }
+    }
+
+    /// Each pin is as it was whose group is in the same tenure, and its member too; how many.
+    fn hold(&self, live: &Live<'_>, when: &str) -> usize {
+        let now = pins(live);
+        let groups = live.groups().expect("readable").known;
+        let stays = |(holder, held): &(&Holder, &Held)| {
+            let mut groups = groups.iter();
+            groups.any(|group| {
+                let same = group.group == holder.group && group.forwards();
+                let member = group.member(held.slot);
+                same && self.tenures.get(&group.group) == Some(&group.incarnation)
+                    && member.is_some_and(|member| member.generation == held.generation)
+            })
+        };
+        let stay: Vec<_> = self.pins.iter().filter(stays).collect();
+        for (holder, held) in &stay {
+            assert_eq!(now.get(holder), Some(*held), "{when}: {holder:?}");
+        }
+        stay.len()
+    }
+}
+
+/// No route of the loop's own leads to what forwards nothing, and each of these classes has its route.
+fn sound(live: &Live<'_>, classes: &BTreeSet<Class>, when: &str) {
     let observed = observe(live, false, |_| Reachability::default()).expect("readable");
-    let found = invariants(&observed, &desired.classes);
+    let found = invariants(&observed, &wanted("fewer classes").classes);
     assert_eq!(found.dead, 0, "{when}: {found:?}");
     assert!(found.duplicates.is_empty(), "{when}");
-    for class in [Class::Nat66, nat64(NAT64)] {
-        let route = observed.routes.get(&key(TENANT, class));
+    for class in classes {
+        let route = observed.routes.get(&key(TENANT, *class));
         let is_blocked = route.is_none_or(|route| matches!(route.target, Target::Block(_)));
-        let is_configured = desired.classes.contains(class);
-        assert!(
-            !is_configured || !is_blocked,
-            "{when}: {class} is {route:?}"
-        );
+        assert!(!is_blocked, "{when}: {class} is {route:?}");
     }
 }
 
-/// Kills the loop at every operation of the way to `role`, each time from what `from` wants.
-fn at_every_operation(from: &Desired, role: &str, uplink: u32, tally: &Tally) -> u64 {
+/// The classes for which the tenant has a route.
+fn routed(live: &Live<'_>) -> BTreeSet<Class> {
+    let routes = live.routes().expect("readable").by_key;
+    let classes = destinations().into_iter();
+    let has_route = |class: &Class| routes.contains_key(&key(TENANT, *class));
+    classes.filter(has_route).collect()
+}
+
+/// Kills the loop at every operation of the way to `role`, each time from what `from` wants. How often,
+/// and how many pins stayed where they were in all of that.
+fn at_every_operation(from: &Desired, role: &str, uplink: u32, traffic: &Traffic) -> (u64, usize) {
     let (to, reach) = (wanted(role), reached(uplink));
-    let mut at = 0;
+    let (old, new) = (configured(from), configured(&to));
+    let both: BTreeSet<_> = old.intersection(&new).copied().collect();
+    let (mut at, mut stayed) = (0, usize::MAX);
     loop {
-        let mut writer = live::load();
-        converge(&mut Live::new(&mut writer), from, &reach);
-        drop(writer);
-        let was_killed = killed(role, at, uplink);
         let when = format!("{role}, killed at {at}");
+        // What is configured in the end of the last attempt as well as at its beginning.
+        traffic.strict(both.clone());
         let mut writer = live::load();
         let mut live = Live::new(&mut writer);
-        sound(&live, &to, &when);
-        go_on(tally);
-        assert_eq!(tally.wrong.load(Ordering::Relaxed), 0, "{when}");
+        converge(&mut live, from, &reach);
+        traffic.strict(old.clone());
+        traffic.go_on(&when);
+        let before = Before::of(&live);
+        drop(writer);
+
+        traffic.strict(both.clone());
+        let was_killed = killed(role, at, uplink);
+        let mut writer = live::load();
+        let mut live = Live::new(&mut writer);
+        sound(&live, &both, &when);
+        let there = routed(&live);
+        traffic.strict(there.clone());
+        traffic.go_on(&when);
+        stayed = stayed.min(before.hold(&live, &when));
+
+        traffic.strict(there.intersection(&new).copied());
         converge(&mut live, &to, &reach);
-        sound(&live, &to, &when);
+        sound(&live, &new, &when);
+        traffic.strict(new.clone());
+        traffic.go_on(&when);
+        stayed = stayed.min(before.hold(&live, &when));
         if !was_killed {
-            return at;
+            return (at, stayed);
         }
         at += 1;
     }
 }
 
-#[test]
-fn the_loop_is_killed_on_the_way_to_groups_and_back() {
-    isolated("control_apply::killed_modes", || {
-        under_traffic(|uplink, tally| {
-            let operations = at_every_operation(&in_order(), "to groups", uplink, tally);
-            assert!(operations > 20, "{operations}");
-            let operations = at_every_operation(&in_groups(), "to shards", uplink, tally);
-            assert!(operations > 20, "{operations}");
+/// Runs one way, under traffic, in a kernel of its own: from what `from` wants to `role`.
+fn on_the_way(name: &str, from: fn() -> Desired, role: &'static str, pins: u16) {
+    isolated(name, move || {
+        under_traffic(&from(), reached, |uplink, traffic| {
+            let (operations, stayed) = at_every_operation(&from(), role, uplink, traffic);
+            assert!(operations > 12, "{operations}");
+            assert_eq!(stayed, usize::from(pins), "{role}");
         });
     });
 }
 
 #[test]
+fn the_loop_is_killed_on_the_way_to_groups() {
+    on_the_way("control_apply::killed_groups", in_order, "to groups", 0);
+}
+
+/// The groups end, and their pins with them.
+#[test]
+fn the_loop_is_killed_on_the_way_to_shards() {
+    on_the_way("control_apply::killed_shards", in_groups, "to shards", 0);
+}
+
+/// What is for its prefix is NAT66's when it has gone. NAT66's pins stay.
+#[test]
 fn the_loop_is_killed_while_a_class_goes() {
-    isolated("control_apply::killed_class", || {
-        under_traffic(|uplink, tally| {
-            // What is for its prefix is NAT66's when it has gone.
-            tally.without_nat64.store(true, Ordering::Relaxed);
-            let operations = at_every_operation(&in_groups(), "fewer classes", uplink, tally);
-            assert!(operations > 20, "{operations}");
-        });
-    });
+    let name = "control_apply::killed_class_gone";
+    on_the_way(name, in_groups, "fewer classes", SOURCES);
+}
+
+#[test]
+fn the_loop_is_killed_while_a_class_comes() {
+    let name = "control_apply::killed_class_new";
+    on_the_way(name, || of_classes(&[]), "more classes", SOURCES);
+}
+
+#[test]
+fn the_loop_is_killed_while_a_class_takes_anothers_place() {
+    let name = "control_apply::killed_class_other";
+    on_the_way(name, in_groups, "another class", SOURCES);
+}
+
+/// Whom nobody holds is placed anew; all pins stay.
+#[test]
+fn the_loop_is_killed_while_another_number_is_hashed() {
+    let name = "control_apply::killed_hash";
+    on_the_way(name, || hashed_as(3), "another hash", 2 * SOURCES);
+}
+
+#[test]
+fn the_loop_is_killed_while_a_shard_drains() {
+    let name = "control_apply::killed_drain";
+    on_the_way(name, in_groups, "a drain", 2 * SOURCES);
 }
 
 /// Who sets up a tenant is killed at every operation, and pins of the other tenant stay.
 #[test]
 fn who_installs_is_killed_at_every_operation() {
     isolated("control_apply::killed_install", || {
-        under_traffic(|uplink, tally| {
-            let reach = reached(uplink);
-            let mut writer = live::load();
-            converge(&mut Live::new(&mut writer), &in_groups(), &reach);
-            drop(writer);
-            go_on(tally);
-            let pins = |live: &Live<'_>| -> u64 { live.pins().expect("readable").values().sum() };
-            let all_pins = || pins(&Live::new(&mut live::load())) == 2 * u64::from(SOURCES);
+        under_traffic(&in_groups(), reached, |uplink, traffic| {
+            let (reach, all) = (reached(uplink), configured(&in_groups()));
+            traffic.strict(all.clone());
+            traffic.go_on("at first");
+            let count = |live: &Live<'_>| pins(live).len();
+            let all_pins = || count(&Live::new(&mut live::load())) == 2 * usize::from(SOURCES);
             assert!(within(PATIENCE, all_pins), "each source has two");
+            let before = Before::of(&Live::new(&mut live::load()));
             let mut at = 0;
             loop {
                 let was_killed = killed("install", at, uplink);
                 let mut writer = live::load();
                 let live = Live::new(&mut writer);
                 let when = format!("install, killed at {at}");
-                sound(&live, &in_groups(), &when);
+                sound(&live, &all, &when);
                 let routes = live.routes().expect("readable").by_key;
                 let has = |class| routes.contains_key(&key(NEW, class));
                 assert!(
                     !has(Class::Nat66) || has(nat64(NAT64)),
                     "{when}: long prefixes first"
                 );
-                assert_eq!(pins(&live), 2 * u64::from(SOURCES), "{when}");
+                assert_eq!(
+                    before.hold(&live, &when),
+                    2 * usize::from(SOURCES),
+                    "{when}"
+                );
                 // The next attempt ends it, and the loop has nothing to do.
                 drop(writer);
                 let egress = live::open();
@@ -357,7 +388,7 @@ fn who_installs_is_killed_at_every_operation() {
                 let mut writer = live::load();
                 converge(&mut Live::new(&mut writer), &desired, &reach);
                 drop(writer);
-                go_on(tally);
+                traffic.go_on(&when);
                 if !was_killed {
                     break;
                 }

@@ -12,6 +12,7 @@ mod killed;
 mod late;
 mod live;
 mod node;
+mod traffic;
 
 #[path = "../control_reconcile/fixture.rs"]
 #[allow(dead_code)] // this binary uses a part

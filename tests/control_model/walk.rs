@@ -66,11 +66,13 @@ pub(crate) struct Seen {
     writers_killed: u64,
     installs: u64,
     mode_changes: u64,
+    unlisted: u64,
+    damages: u64,
     ends: u64,
 }
 
 impl Seen {
-    pub(crate) fn counts(&self) -> [(&'static str, u64); 11] {
+    pub(crate) fn counts(&self) -> [(&'static str, u64); 13] {
         [
             ("failures", self.failures),
             ("kills", self.kills),
@@ -82,6 +84,8 @@ impl Seen {
             ("writers killed", self.writers_killed),
             ("installs", self.installs),
             ("mode changes", self.mode_changes),
+            ("starts without a list", self.unlisted),
+            ("damaged groups", self.damages),
             ("ends", self.ends),
         ]
     }
@@ -394,6 +398,7 @@ impl Walk {
                     (number, reached)
                 }));
             }
+            5 if self.roll(4) == 0 => self.damage(),
             5 => {
                 let shards = std::mem::replace(&mut self.desired.shards, Known::Unknown);
                 self.desired.shards = shards.lost(Duration::ZERO, "refused");
@@ -404,6 +409,22 @@ impl Walk {
         town.classes = self.desired.classes.clone();
         let classes = &self.desired.classes;
         town.steady.retain(|class| classes.contains(*class));
+    }
+
+    /// A row of a group's member makes no sense any more.
+    fn damage(&self) {
+        let picked = self.roll(2);
+        let rest = self.fake.world(|world| {
+            let mut groups = world.groups.values().filter(|group| group.forwards());
+            let mut rest = groups.nth(picked as usize)?.clone();
+            rest.members.pop();
+            rest.table.fill(0xffff);
+            Some(rest)
+        });
+        if let Some(rest) = rest {
+            self.fake.damage(rest.group, Some(rest));
+            locked(&self.town).seen.damages += 1;
+        }
     }
 
     /// One round, in which something may fail.
@@ -427,6 +448,12 @@ impl Walk {
         {
             let mut town = locked(&self.town);
             town.look("after a round");
+            let unlisted = self.desired.shards == Known::Unknown;
+            let published = applied.published.len() + applied.disabled.len();
+            if unlisted && self.desired.mode == Mode::Hashed && published > 0 {
+                let wrong = "published without a list".to_owned();
+                town.wrong.get_or_insert(wrong);
+            }
             town.seen.failures += u64::from(applied.failures().next().is_some());
             town.seen.timeouts += applied.timeouts;
             town.seen.disabled += applied.disabled.len() as u64;
@@ -442,6 +469,11 @@ impl Walk {
         if self.kernel.is_killed() {
             self.kernel = self.fake.kernel();
             locked(&self.town).seen.kills += 1;
+            // The new one has to hear of the shards first.
+            if self.roll(3) == 0 {
+                self.desired.shards = Known::Unknown;
+                locked(&self.town).seen.unlisted += 1;
+            }
         }
     }
 

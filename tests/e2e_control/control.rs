@@ -15,7 +15,7 @@ use guideway::control::sweep::sweep;
 use guideway::control::{Deadline, Desired};
 use guideway::egress::Loader;
 use guideway::id::InterfaceName;
-use guideway::kernel::clock;
+use guideway::kernel::clock::monotonic as now;
 use guideway::kernel::statedir::StateDir;
 use guideway::srv6::BaseSid;
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
@@ -102,10 +102,6 @@ struct State {
     resolver: Resolver,
     machine: Machine,
     deaf: bool,
-}
-
-fn now() -> Duration {
-    Duration::from_nanos(clock::monotonic_ns())
 }
 
 impl State {

@@ -10,8 +10,9 @@ use std::time::Duration;
 use guideway::egress::Egress;
 use guideway::group::{GroupId, MemberState, Snapshot};
 use guideway::kernel::run::ClassifierRun;
-use guideway::kernel::statedir::StateRoot;
+use guideway::kernel::statedir::{Section, StateRoot};
 use nix::sys::signal::{kill, Signal};
+use nix::sys::wait::{waitpid, WaitPidFlag, WaitStatus};
 use nix::unistd::Pid;
 use serde_json::{json, Value};
 
@@ -112,6 +113,12 @@ pub(crate) fn draining(number: u16) -> Value {
 }
 
 impl Node {
+    /// Where the snapshot of the only group is while it is about to be published.
+    pub(crate) fn next_snapshot() -> PathBuf {
+        let state = StateRoot::new(BPFFS).egress();
+        state.pin(Section::Generations, "g0-next")
+    }
+
     fn next_hop(number: u16) -> String {
         format!("2001:db8:ff::{number:x}")
     }
@@ -358,6 +365,20 @@ impl Daemon {
     #[track_caller]
     pub(crate) fn stop(self) {
         self.signal(Signal::SIGTERM);
+        self.stopped();
+    }
+
+    /// Halts all of its threads. What one asked the kernel for may go on to its end.
+    pub(crate) fn halt(&self) {
+        self.signal(Signal::SIGSTOP);
+        let id = Pid::from_raw(i32::try_from(self.child.id()).expect("an id"));
+        let status = waitpid(id, Some(WaitPidFlag::WUNTRACED)).expect("it runs");
+        assert_eq!(status, WaitStatus::Stopped(id, Signal::SIGSTOP));
+    }
+
+    /// Waits for the end that it was told.
+    #[track_caller]
+    pub(crate) fn stopped(self) {
         let log = self.log.clone();
         assert_eq!(self.end(), Some(0), "{}", read(&log));
     }

@@ -109,21 +109,31 @@ fn told_to_end_in_the_middle_of_a_publication_it_ends_well_and_soon() {
         node.manifest("a.json", shard(0x10));
         let daemon = node.ready(&[]);
         node.attach();
+        let mut wanted = [shard(0x11), draining(0x11)].into_iter().cycle();
         let mut daemon = Some(daemon);
-        for round in 0..6_u64 {
+        for round in 0..4 {
             let running = daemon.take().expect("it runs");
-            node.manifest(
-                "b.json",
-                if round % 2 == 0 {
-                    shard(0x11)
-                } else {
-                    draining(0x11)
-                },
-            );
-            // A publication takes 8 ms and more, behind a window of 20 ms.
-            std::thread::sleep(Duration::from_millis(15 + 5 * round));
+            let next = Node::next_snapshot();
+            // It is halted between the storing of a snapshot and the renaming behind its swap.
+            let halted = (0..100).any(|_| {
+                node.manifest("b.json", wanted.next().expect("for ever"));
+                // It is there for some milliseconds alone.
+                let end = Instant::now() + PATIENCE;
+                while !next.exists() && Instant::now() < end {
+                    std::thread::yield_now();
+                }
+                running.halt();
+                let in_between = next.exists();
+                if !in_between {
+                    running.signal(Signal::SIGCONT);
+                }
+                in_between
+            });
+            assert!(halted, "round {round}: {}", running.log());
             let start = Instant::now();
-            running.stop();
+            running.signal(Signal::SIGTERM);
+            running.signal(Signal::SIGCONT);
+            running.stopped();
             let took = start.elapsed();
             assert!(took < Duration::from_secs(5), "round {round}: {took:?}");
             assert!(send(1).is_some(), "round {round}");
