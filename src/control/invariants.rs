@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::observed::Observed;
 use super::plan::Repair;
 use crate::group::{Class, Classes, GroupId, Incarnation, Snapshot};
-use crate::route::{Key, Origin, Prefix, Route, TableId};
+use crate::route::{Key, Prefix, Route, TableId};
 use crate::tenant::Tenant;
 
 /// What does not hold of what must.
@@ -99,7 +99,7 @@ pub fn invariants(observed: &Observed, classes: &Classes) -> Invariants {
         if !live.contains_key(&group) && observed.damaged.contains_key(&group) {
             continue;
         }
-        if route.origin != Origin::default() {
+        if route.origin.is_foreign() {
             found.foreign_dead += u64::from(named.is_none());
             continue;
         }

@@ -287,14 +287,14 @@ impl RouteWriteGuard<'_> {
                 .maps
                 .routes
                 .longest(&Key::new(table, *prefix).to_row())?;
-            may_be |= there.is_some_and(|there| there.origin != Origin::default().0);
+            may_be |= there.is_some_and(|there| Origin(there.origin).is_foreign());
         }
         let mut foreign = BTreeSet::new();
         if may_be {
             self.egress.for_each_route(|row| {
                 if let Ok((key, route)) = row {
                     let is_asked = key.table == table && prefixes.contains(&key.prefix);
-                    if is_asked && route.origin != Origin::default() {
+                    if is_asked && route.origin.is_foreign() {
                         foreign.insert(key.prefix);
                     }
                 }

@@ -15,6 +15,11 @@ pub fn monotonic_ns() -> u64 {
     now(ClockId::CLOCK_MONOTONIC)
 }
 
+/// [`monotonic_ns`] as a duration: what loops and their machines keep time by.
+pub fn monotonic() -> Duration {
+    Duration::from_nanos(monotonic_ns())
+}
+
 /// The monotonic clock as of the last tick: what programs read as the coarse clock.
 pub fn monotonic_coarse_ns() -> u64 {
     now(ClockId::CLOCK_MONOTONIC_COARSE)

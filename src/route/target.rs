@@ -25,6 +25,14 @@ const UNREACHABLE: u8 = BlockAction::GW_BLOCK_UNREACHABLE.0 as u8;
 #[serde(transparent)]
 pub struct Origin(pub u16);
 
+impl Origin {
+    /// Whether another writer than the control loop keeps the route.
+    #[must_use]
+    pub const fn is_foreign(self) -> bool {
+        self.0 != 0
+    }
+}
+
 /// What becomes of packets that may go nowhere.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]

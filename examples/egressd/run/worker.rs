@@ -19,7 +19,8 @@ use guideway::egress::pins::{Report, Table, Tick};
 use guideway::egress::{Loader, LoopReport, LoopReportError, Writer};
 use guideway::error::ErrorKind;
 use guideway::id::InterfaceName;
-use guideway::kernel::clock;
+/// The monotonic clock of everything here.
+pub(crate) use guideway::kernel::clock::monotonic as now;
 use guideway::kernel::statedir::StateDir;
 
 use super::health::Health;
@@ -281,9 +282,4 @@ impl State {
         self.told = Some(report);
         told
     }
-}
-
-/// The monotonic clock of everything here.
-pub(crate) fn now() -> Duration {
-    Duration::from_nanos(clock::monotonic_ns())
 }

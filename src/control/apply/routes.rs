@@ -14,7 +14,7 @@ use crate::egress::{Changed, Published, MOST_REFRESHED};
 use crate::egress_spec::RouteTarget;
 use crate::error::ErrorKind;
 use crate::group::{Class, GroupId, State};
-use crate::route::{Block, Key, Origin, Prefix};
+use crate::route::{Block, Key, Prefix};
 use crate::tenant::Tenant;
 
 /// A group that a step retires, and what becomes of routes to it.
@@ -323,7 +323,7 @@ fn empty(
     let own = Prefix::from(retired.class);
     let ours = there.by_key.iter().filter(|(_, route)| {
         let named = route.group().map(|(group, _)| group);
-        named == Some(retired.group) && route.origin == Origin::default()
+        named == Some(retired.group) && !route.origin.is_foreign()
     });
     let mut changes: Vec<_> = ours
         .filter_map(|(&key, &before)| {
@@ -346,7 +346,7 @@ fn empty(
         (goes, change.key().prefix.bits())
     });
     let senseless = there.senseless.iter().filter(|(_, senseless)| {
-        senseless.group == Some(retired.group) && senseless.origin == Origin::default()
+        senseless.group == Some(retired.group) && !senseless.origin.is_foreign()
     });
     changes.extend(senseless.map(|(&key, _)| RouteChange::Mend { key }));
 

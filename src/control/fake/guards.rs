@@ -109,7 +109,7 @@ impl<'p> FakeExclusive<'p> {
                 .filter(|(_, row)| row.kind == kind && row.group_id == u32::from(group.get()));
             let senseless = senseless.map(|(key, row)| (*key, Origin(row.origin)));
             let rows: Vec<_> = rows.chain(senseless).collect();
-            let foreign = rows.iter().filter(|(_, origin)| *origin != Origin(0));
+            let foreign = rows.iter().filter(|(_, origin)| origin.is_foreign());
             match rows.first() {
                 None => Ok(()),
                 Some((first, _)) => Err(StillReferenced::Routes {
@@ -295,7 +295,7 @@ impl Shared for FakeShared {
         self.process.run(Operation::Read(Part::Routes), |state| {
             let is_foreign = |prefix: &&Prefix| {
                 let route = state.world.routes.get(&Key::new(table, **prefix));
-                route.is_some_and(|route| route.origin != Origin::default())
+                route.is_some_and(|route| route.origin.is_foreign())
             };
             Ok(prefixes.iter().filter(is_foreign).copied().collect())
         })

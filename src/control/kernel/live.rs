@@ -255,7 +255,7 @@ macro_rules! look {
     ($type:ident, $egress:ident) => {
         impl Look for $type<'_> {
             fn now(&self) -> Duration {
-                Duration::from_nanos(clock::monotonic_ns())
+                clock::monotonic()
             }
 
             fn wall_ns(&self) -> u64 {
@@ -334,7 +334,7 @@ impl Kernel for Live<'_> {
         Ok(Box::new(LiveExclusive {
             guard,
             observer: &self.observer,
-            waited: Duration::from_nanos(clock::monotonic_ns()).saturating_sub(started),
+            waited: clock::monotonic().saturating_sub(started),
         }))
     }
 }

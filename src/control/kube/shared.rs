@@ -3,7 +3,6 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
@@ -78,13 +77,13 @@ impl Shared {
 
     pub(super) fn fails(&self, failure: &Failure) {
         let why = failure.describe(&self.namespace);
-        self.change(|view| view.fail(failure.reason, why, now()));
+        self.change(|view| view.fail(failure.reason, why, clock::monotonic()));
     }
 
     /// The thread ends, wanted or not, and nobody will tell of changes.
     pub(super) fn ends(&self) {
         let why = format!("namespace {} is watched no more", self.namespace);
-        self.change(|view| view.fail(SourceErrorReason::Closed, why, now()));
+        self.change(|view| view.fail(SourceErrorReason::Closed, why, clock::monotonic()));
     }
 
     /// Pages do where a streamed list did not.
@@ -102,8 +101,4 @@ impl Shared {
             let _ = self.event.write(1);
         }
     }
-}
-
-fn now() -> Duration {
-    Duration::from_nanos(clock::monotonic_ns())
 }

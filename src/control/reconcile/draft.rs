@@ -9,8 +9,11 @@ use crate::control::problem::Problem;
 use crate::egress_spec::RouteTarget;
 use crate::encap::Encap;
 use crate::group::{Change, Class, GroupId, GroupPlan};
-use crate::route::{Key, Prefix, Route};
+use crate::route::{Block, Key, Prefix, Route};
 use crate::tenant::Tenant;
+
+/// Where packets lead that may go nowhere.
+pub(super) const NOWHERE: RouteTarget = RouteTarget::Block(Block::Drop);
 
 /// A group that is to be retired.
 pub(super) struct Retirement {

@@ -9,7 +9,7 @@ use crate::control::observed::{GroupContext, Observed};
 use crate::control::problem::Problem;
 use crate::group::{self, Class, Context, GroupId, GroupPlan, Incarnation, PlanError, Snapshot};
 use crate::placement::HashTable;
-use crate::route::{Key, Origin, Prefix, Route, TableId};
+use crate::route::{Key, Prefix, TableId};
 use crate::srv6::{BaseSid, NextHop};
 use crate::tenant::Tenant;
 
@@ -60,7 +60,7 @@ pub(super) struct Facts<'a> {
 impl<'a> Facts<'a> {
     pub(super) fn new(observed: &'a Observed, desired: &'a Desired) -> Self {
         let prefixes = desired.classes.iter();
-        let prefixes = prefixes.filter_map(|entry| Some((prefix(entry.class)?, entry.class)));
+        let prefixes = prefixes.map(|entry| (Prefix::from(entry.class), entry.class));
         let mut groups: BTreeMap<GroupId, &Snapshot> = BTreeMap::new();
         for snapshot in &observed.groups {
             // The kernel has one of each; of two, the choice must not depend on their order.
@@ -83,7 +83,7 @@ impl<'a> Facts<'a> {
         for (key, route) in &observed.routes {
             if let Some((group, _)) = route.group() {
                 facts.named.entry(group).or_default().count(*key);
-                if is_foreign(route) {
+                if route.origin.is_foreign() {
                     facts.held.entry(group).or_default().count(*key);
                 }
             }
@@ -92,7 +92,7 @@ impl<'a> Facts<'a> {
             if let Some(group) = row.group {
                 facts.named.entry(group).or_default().count(*key);
                 // The loop's own are mended when the group is retired.
-                if row.origin != Origin::default() {
+                if row.origin.is_foreign() {
                     facts.held.entry(group).or_default().count(*key);
                 }
             }
@@ -115,7 +115,7 @@ impl<'a> Facts<'a> {
     /// Whether a row without sense is written over as if it were not there.
     pub(super) fn is_rewritten(&self, key: &Key) -> bool {
         let row = self.observed.senseless.get(key);
-        let ours = row.is_some_and(|row| row.origin == Origin::default());
+        let ours = row.is_some_and(|row| !row.origin.is_foreign());
         let tenant = self.tenants.get(&key.table);
         ours && self.class_of(key.prefix).is_some() && tenant.is_some_and(TenantFacts::is_writable)
     }
@@ -263,7 +263,8 @@ impl<'a> Facts<'a> {
 
         let mut dead: BTreeMap<GroupId, Tally<Key>> = BTreeMap::new();
         for (key, route) in &self.observed.routes {
-            let Some((group, incarnation)) = route.group().filter(|_| is_foreign(route)) else {
+            let Some((group, incarnation)) = route.group().filter(|_| route.origin.is_foreign())
+            else {
                 continue;
             };
             if matches!(self.tenure(group, incarnation), Tenure::Over | Tenure::Dead) {
@@ -280,17 +281,6 @@ impl<'a> Facts<'a> {
             }
         }
     }
-}
-
-/// Whether a route is another writer's to keep.
-pub(super) fn is_foreign(route: &Route) -> bool {
-    route.origin != Origin::default()
-}
-
-/// The prefix of a class's routes.
-pub(super) fn prefix(class: Class) -> Option<Prefix> {
-    let (address, bits) = class.prefix();
-    Prefix::new(address.into(), bits.into()).ok()
 }
 
 fn tenants(observed: &Observed) -> BTreeMap<TableId, TenantFacts> {

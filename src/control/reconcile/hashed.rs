@@ -3,12 +3,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::draft::{Draft, Retirement};
-use super::facts::{is_foreign, Facts, Tenure};
+use super::draft::{Draft, NOWHERE};
+use super::facts::{Facts, Tenure};
 use super::tally::Tally;
 use super::{retire, write};
 use crate::control::eligible::Pool;
-use crate::control::plan::{MoveReason, RouteEnd};
+use crate::control::plan::MoveReason;
 use crate::control::problem::Problem;
 use crate::egress_spec::RouteTarget;
 use crate::group::{
@@ -16,10 +16,8 @@ use crate::group::{
     PlanError, Snapshot, State,
 };
 use crate::placement::Scope;
-use crate::route::{Block, Key, Route, Target};
+use crate::route::{Key, Route, Target};
 use crate::srv6::BaseSid;
-
-const NOWHERE: RouteTarget = RouteTarget::Block(Block::Drop);
 
 pub(super) fn draft(facts: &Facts<'_>, pool: &Pool<'_>, draft: &mut Draft) {
     let named = |group| facts.named.get(&group).map_or(0, Tally::len);
@@ -180,7 +178,7 @@ impl Hashed<'_> {
         let mut unknown: BTreeMap<BaseSid, Tally<Key>> = BTreeMap::new();
         let mut tenantless = Tally::default();
         for (key, route) in &self.facts.observed.routes {
-            if is_foreign(route) {
+            if route.origin.is_foreign() {
                 continue;
             }
             let class = self.facts.class_of(key.prefix);
@@ -314,22 +312,9 @@ impl Hashed<'_> {
         let unconfigured = places.unconfigured.iter().copied();
         let groups: BTreeSet<GroupId> = unconfigured.chain(duplicates).collect();
         for live in groups.iter().filter_map(|id| self.facts.groups.get(id)) {
-            let (own, others) = if self.facts.desired.classes.contains(live.class) {
-                let to = match self.open(live.class) {
-                    Some(_) => RouteEnd::To(RouteTarget::Class(live.class)),
-                    None => RouteEnd::Stay,
-                };
-                (to, to)
-            } else {
-                (RouteEnd::Remove, RouteEnd::To(NOWHERE))
-            };
-            let retirement = Retirement {
-                group: live.group,
-                class: live.class,
-                own,
-                others,
-            };
-            retire::end(self.facts, Some(self.pool), live, retirement, draft);
+            let open = self.open(live.class);
+            let instead = open.map(|_| RouteTarget::Class(live.class));
+            retire::end(self.facts, Some(self.pool), live, instead, draft);
         }
     }
 }

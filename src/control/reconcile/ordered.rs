@@ -3,19 +3,17 @@
 
 use std::collections::BTreeMap;
 
-use super::draft::{Draft, Retirement};
-use super::facts::{is_foreign, Facts, Tenure};
+use super::draft::{Draft, NOWHERE};
+use super::facts::{Facts, Tenure};
 use super::tally::Tally;
 use super::{retire, write};
 use crate::control::eligible::Pool;
-use crate::control::plan::{MoveReason, RouteEnd};
+use crate::control::plan::MoveReason;
 use crate::control::problem::Problem;
 use crate::egress_spec::RouteTarget;
 use crate::group::Class;
-use crate::route::{Block, Route, Target};
+use crate::route::{Route, Target};
 use crate::srv6::{BaseSid, NextHop};
-
-const NOWHERE: RouteTarget = RouteTarget::Block(Block::Drop);
 
 pub(super) fn draft(facts: &Facts<'_>, pool: Option<&Pool<'_>>, draft: &mut Draft) {
     draft.ends_groups = true;
@@ -54,7 +52,7 @@ impl Ordered<'_> {
         }
         let mut tenantless = Tally::default();
         for (key, route) in &self.facts.observed.routes {
-            if is_foreign(route) {
+            if route.origin.is_foreign() {
                 continue;
             }
             let class = self.facts.class_of(key.prefix);
@@ -140,19 +138,7 @@ impl Ordered<'_> {
 
     fn retire(&self, draft: &mut Draft) {
         for live in self.facts.groups.values().filter(|group| group.forwards()) {
-            let (own, others) = if self.facts.desired.classes.contains(live.class) {
-                let to = self.target().map_or(RouteEnd::Stay, RouteEnd::To);
-                (to, to)
-            } else {
-                (RouteEnd::Remove, RouteEnd::To(NOWHERE))
-            };
-            let retirement = Retirement {
-                group: live.group,
-                class: live.class,
-                own,
-                others,
-            };
-            retire::end(self.facts, self.pool, live, retirement, draft);
+            retire::end(self.facts, self.pool, live, self.target(), draft);
         }
     }
 }

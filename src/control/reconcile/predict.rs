@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::draft::Draft;
-use super::facts::{is_foreign, Facts, Tenure};
+use super::facts::{Facts, Tenure};
 use crate::control::desired::Mode;
 use crate::control::effect::{
     ClassEffect, MemberCounts, Part, PinEffect, PredictedEffect, ShardShare,
@@ -189,7 +189,7 @@ impl<'a> Forecast<'a> {
             shares.entry(sid).or_default().slots_after = slots;
         }
         for (key, route) in &self.facts.observed.routes {
-            if let (Target::Shard { sid, .. }, false) = (route.target, is_foreign(route)) {
+            if let (Target::Shard { sid, .. }, false) = (route.target, route.origin.is_foreign()) {
                 if self.facts.class_of(key.prefix) == Some(class) {
                     let share = shares.entry(sid).or_default();
                     share.routes_before += 1;

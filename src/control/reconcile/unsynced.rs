@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Hashed mode before any list of shards is known: nothing is published and nothing moved.
 
-use super::draft::Draft;
+use super::draft::{Draft, NOWHERE};
 use super::facts::Facts;
 use super::write;
 use crate::control::problem::Problem;
-use crate::egress_spec::RouteTarget;
-use crate::route::Block;
 
 pub(super) fn draft(facts: &Facts<'_>, draft: &mut Draft) {
     draft.problems.push(Problem::ShardsUnknown);
@@ -26,5 +24,5 @@ pub(super) fn draft(facts: &Facts<'_>, draft: &mut Draft) {
         }
     }
     // A row without sense is an entry, and packets may well be forwarded by it.
-    write::missing(facts, draft, false, |_| RouteTarget::Block(Block::Drop));
+    write::missing(facts, draft, false, |_| NOWHERE);
 }

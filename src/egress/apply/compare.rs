@@ -16,7 +16,7 @@ use crate::group::{
 };
 use crate::kernel::clock;
 use crate::placement::{HashTable, Scope};
-use crate::route::{Block, Key, Origin, Prefix, Route, TableId, Target};
+use crate::route::{Block, Key, Prefix, Route, TableId, Target};
 use crate::srv6::Argument;
 use crate::tenant::Tenant;
 
@@ -141,7 +141,7 @@ impl Routes {
             let wanted = tenant.with_classes(&wanted.classes);
             let theirs = self
                 .of(tenant.tenant.table)
-                .filter(|(_, route)| route.origin != Origin::default())
+                .filter(|(_, route)| route.origin.is_foreign())
                 .filter(|(prefix, _)| wanted.contains_key(prefix));
             foreign.extend(theirs.map(|(prefix, _)| Key::new(tenant.tenant.table, prefix)));
         }
@@ -231,7 +231,7 @@ impl Present {
             .collect();
         let known = observed.values().map(|tenant| tenant.table);
         let known = known.chain(self.counted.iter().copied());
-        let ours = |(_, route): &(&Key, &Route)| route.origin == Origin::default();
+        let ours = |(_, route): &(&Key, &Route)| !route.origin.is_foreign();
         let routed = routes.by_key.iter().filter(ours).map(|(key, _)| key.table);
         Ok(Changes {
             encap: (self.encap.as_ref() != Some(&wanted.encap)).then_some(wanted.encap),
@@ -358,7 +358,7 @@ fn tenant_changes(
     let mut changed = BTreeMap::new();
     for (prefix, to) in tenant.with_classes(&wanted.classes) {
         let before = before.remove(&prefix).copied();
-        if before.is_some_and(|before| before.origin != Origin::default()) {
+        if before.is_some_and(|before| before.origin.is_foreign()) {
             continue;
         }
         // A class that waits for a group.
@@ -378,7 +378,7 @@ fn tenant_changes(
     // Other writers' routes are theirs.
     let ours = before
         .into_iter()
-        .filter(|(_, route)| route.origin == Origin::default());
+        .filter(|(_, route)| !route.origin.is_foreign());
     TenantChanges {
         tenant: tenant.tenant,
         interfaces,

@@ -14,7 +14,7 @@ use crate::egress_spec::{Resolved, RouteTarget};
 use crate::group::{GroupId, State};
 use crate::kernel::tc;
 use crate::kernel::write_barrier::DEFAULT_PATIENCE;
-use crate::route::{Block, Key, Origin, Prefix, TableId};
+use crate::route::{Block, Key, Prefix, TableId};
 use crate::tenant::Tenant;
 
 /// How a specification is applied.
@@ -133,7 +133,7 @@ impl Writer {
         // The routes of the specification were moved before. What is left must not fall through to
         // a shorter prefix.
         let moved = guard.move_routes(|_, route| match route.group() {
-            Some((named, _)) if named == group && route.origin == Origin::default() => {
+            Some((named, _)) if named == group && !route.origin.is_foreign() => {
                 Move::To(To::Block(Block::Drop))
             }
             _ => Move::Keep,
@@ -288,7 +288,7 @@ fn write_tenant(
     };
     let is_foreign = |prefix: &Prefix| {
         let there = routes.get(&Key::new(changes.tenant.table, *prefix));
-        there.is_some_and(|route| route.origin != Origin::default())
+        there.is_some_and(|route| route.origin.is_foreign())
     };
     let put = changes.routes.iter();
     let put: Vec<_> = put
