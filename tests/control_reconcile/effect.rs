@@ -4,10 +4,12 @@
 use std::collections::HashMap;
 
 use guideway::control::{
-    reconcile, ClassEffect, MemberCounts, Mode, Part, Plan, Problem, ShardShare, Unreached,
+    reconcile, ClassEffect, MemberCounts, Mode, Part, Plan, PlannedStep, Problem, ShardShare, Step,
+    Unreached,
 };
-use guideway::group::{Change, Class, GroupId, HashMode, Member, PinIdle, Snapshot};
+use guideway::group::{Change, Class, GroupId, HashMode, Member, PinIdle, Snapshot, State};
 use guideway::placement::{HashKey, Scope};
+use guideway::route::{Block, Origin, Route, Target};
 
 use super::fixture::{
     dual, hashed, hop_by, key, list, nat64, observed, ordered, shard66, sid, to_shard, NAT64,
@@ -253,4 +255,72 @@ fn a_class_that_goes_is_told_beside_the_others() {
     assert!(!plan.problems.contains(&Problem::Unserved {
         class: nat64(NAT64)
     }));
+}
+
+/// What got nowhere before does not move.
+#[test]
+fn addresses_that_were_blocked_do_not_count_as_moved() {
+    let desired = hashed(list([dual(1), dual(2)]));
+    let mut world = settled(observed([1, 2]), &desired);
+    let block = Route::new(Target::Block(Block::Drop));
+    world.0.routes.insert(key(1, Class::Nat66), block);
+    let plan = reconcile(&world.0, &desired);
+    let effect = of(&plan, Class::Nat66);
+    assert_eq!(
+        (effect.routes_moved, effect.addresses_moved),
+        (1, Part::default())
+    );
+}
+
+#[test]
+fn shares_leave_out_what_other_writers_keep() {
+    let desired = ordered(&[9]);
+    let mut world = settled(observed([1, 2]), &desired);
+    let foreign = Route {
+        origin: Origin(7),
+        ..to_shard(1, 9)
+    };
+    world.0.routes.insert(key(1, Class::Nat66), foreign);
+    let plan = reconcile(&world.0, &desired);
+    let share = of(&plan, Class::Nat66).shares[&sid(9)];
+    assert_eq!((share.routes_before, share.routes_after), (1, 1));
+}
+
+/// To disable a group takes a snapshot as well.
+#[test]
+fn a_retirement_alone_needs_memory() {
+    let mut world = settled(observed([1]), &hashed(list([dual(1)])));
+    for live in &mut world.0.groups {
+        live.state = State::Closing;
+    }
+    let plan = reconcile(&world.0, &ordered(&[9]));
+    assert!(plan.effect.publishing_bytes > 0);
+    let published = |planned: &PlannedStep| {
+        matches!(&planned.step, Step::CloseGroups(_) | Step::PublishGroups(_))
+    };
+    assert!(!plan.steps.iter().any(published));
+}
+
+/// Of two groups that claim a class, the one that is published for it is what it has afterwards.
+#[test]
+fn a_class_that_two_claim_has_the_shares_of_the_one_that_is_kept() {
+    let mut world = settled(observed([1]), &hashed(list([dual(1)])));
+    let kept = world.of(Class::Nat66).expect("a group").clone();
+    let twin = Snapshot {
+        group: GroupId::new(3).expect("an index"),
+        ..kept.clone()
+    };
+    // The routes name the one with the higher number.
+    for route in world.0.routes.values_mut() {
+        if let Target::Group { group, .. } = &mut route.target {
+            if *group == kept.group {
+                *group = twin.group;
+            }
+        }
+    }
+    world.0.groups.push(twin.clone());
+    let plan = reconcile(&world.0, &hashed(list([dual(1), shard66(2)])));
+    let effect = of(&plan, Class::Nat66);
+    assert_eq!(effect.group, Some(twin.group));
+    assert!(effect.shares[&sid(2)].slots_after > 0);
 }

@@ -19,6 +19,9 @@ fn mirror(world: &World) -> (Fake, FakeKernel) {
     for group in &world.0.groups {
         fake.force_group(group.clone());
     }
+    for group in world.0.damaged.keys() {
+        fake.damage(*group, world.group(*group).cloned());
+    }
     for (ifindex, tenant) in &world.0.tenants {
         fake.put_tenant(*ifindex, *tenant);
     }
@@ -59,6 +62,7 @@ fn a_node_ends_where_the_plan_leads() {
             let reach = world.0.reach.clone();
             let observed = observe(&kernel, false, |_| reach).expect("all of it");
             prop_assert_eq!(groups(&observed), groups(&world.0));
+            prop_assert!(observed.damaged.keys().eq(world.0.damaged.keys()));
             prop_assert_eq!(&observed.routes, &world.0.routes);
             prop_assert_eq!(&observed.senseless, &world.0.senseless);
             prop_assert_eq!(observed.encap, world.0.encap);

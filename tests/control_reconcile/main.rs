@@ -13,6 +13,8 @@ mod fake;
 mod fixture;
 mod gates;
 mod hashed;
+mod leftovers;
+mod order;
 mod ordered;
 mod random;
 mod transitions;
