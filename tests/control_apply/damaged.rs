@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use guideway::control::kernel::{Live, LiveRoutes, Look, RouteWriters, Ticket};
 use guideway::control::{Plan, Problem};
+use guideway::egress::document::{status, FindingCode};
 use guideway::error::ErrorKind;
 use guideway::group::{Class, GroupId, State};
 
@@ -21,6 +22,16 @@ fn group_of(live: &Live<'_>, class: Class) -> GroupId {
     let groups = live.groups().expect("readable").known;
     let found = groups.iter().find(|group| group.class == class);
     found.expect("a group").group
+}
+
+/// What the status says of damaged groups: which, and what to do.
+fn found() -> Vec<(String, Option<&'static str>)> {
+    let status = status(&live::dir()).expect("readable");
+    let findings = status.findings.into_iter();
+    let damaged = findings.filter(|finding| finding.code == FindingCode::DamagedGroup);
+    damaged
+        .map(|finding| (finding.object, finding.remedy))
+        .collect()
 }
 
 fn damaged(plan: &Plan) -> Vec<String> {
@@ -45,6 +56,12 @@ fn a_damaged_row_costs_its_member_and_the_group_is_published_anew() {
         live::damage(group, |bytes| bytes[HEADER + FLAGS + 1] = 0xff);
         let seen = live.groups().expect("one group is no reason to fail");
         assert_eq!(seen.known.len(), 2);
+        let told = found();
+        assert_eq!(told[0].0, format!("group {group}"));
+        assert!(
+            told[0].1.is_some_and(|remedy| remedy.contains("anew")),
+            "{told:?}"
+        );
         assert!(seen.damaged[&group].why.contains("flags"), "{seen:?}");
 
         let (plan, applied) = round(&mut live, &desired, &all()).expect("readable");
@@ -59,6 +76,7 @@ fn a_damaged_row_costs_its_member_and_the_group_is_published_anew() {
         let second = before.members[1];
         assert_eq!(after.member_by_sid(second.sid), Some(&second));
         assert_eq!(live.routes().expect("readable"), routes);
+        assert_eq!(found(), []);
         converge(&mut live, &desired, &all());
     });
 }
@@ -89,6 +107,13 @@ fn a_group_that_cannot_be_read_stops_no_other_class() {
         assert_eq!(live.routes().expect("readable"), routes);
         let (plan, _) = round(&mut live, &desired, &all()).expect("readable");
         assert!(plan.is_empty() && damaged(&plan) == told);
+
+        let found = found();
+        assert_eq!(found[0].0, format!("group {lost}"));
+        assert!(
+            found[0].1.is_some_and(|remedy| remedy.contains("--purge")),
+            "{found:?}"
+        );
 
         // Nobody gets a ticket for what cannot be read.
         let egress = live::open();

@@ -38,9 +38,11 @@ const LOOKS: usize = 3;
 pub fn status(dir: &StateDir) -> Result<StatusDocument, Error> {
     let egress = Egress::open(dir)?;
     let (pins, drift) = pins_and_drift(&egress)?;
+    let groups = egress.groups_as_they_are()?;
     let look = Look {
         encap: egress.encap()?,
-        groups: egress.groups()?,
+        groups: groups.known,
+        damaged: groups.damaged,
         tenants: egress.tenants()?,
         census: egress.census()?,
         attachments: egress.attachments()?,
@@ -145,6 +147,7 @@ fn packets(stats: &Stats) -> PacketStatus {
 pub(super) struct Look {
     pub(super) encap: Option<Encap>,
     pub(super) groups: Vec<Snapshot>,
+    pub(super) damaged: BTreeMap<GroupId, InstanceError>,
     /// By interface.
     pub(super) tenants: BTreeMap<u32, Tenant>,
     pub(super) census: RouteCensus,

@@ -90,6 +90,18 @@ impl Look {
     }
 
     fn of_groups(&self, findings: &mut Vec<Finding>) {
+        for (group, error) in &self.damaged {
+            let code = FindingCode::DamagedGroup;
+            let is_known = self.groups.iter().any(|known| known.group == *group);
+            let remedy = match is_known {
+                true => Some("egressd run in hashed mode publishes what is left of it anew"),
+                false => error.remedy(),
+            };
+            findings.push(Finding {
+                remedy,
+                ..Finding::new(code, format!("group {group}"), error.to_string())
+            });
+        }
         let mut classes = BTreeMap::new();
         for group in self.groups.iter().filter(|group| group.forwards()) {
             let mut find = |code, message| findings.push(Finding::new(code, group.class, message));

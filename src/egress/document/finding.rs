@@ -34,6 +34,8 @@ choice! {
         ClosingGroup = "closing-group",
         /// Two groups forward for one class.
         DuplicateClass = "duplicate-class",
+        /// What is published of a group is damaged, or cannot be read.
+        DamagedGroup = "damaged-group",
         /// Routes lead to a group that is gone: their packets are dropped.
         DeadRoutes = "dead-routes",
         /// Rows that no writer of this library makes.
@@ -81,6 +83,7 @@ impl FindingCode {
             | Self::Unsynced
             | Self::StaleSweep
             | Self::DuplicateClass
+            | Self::DamagedGroup
             | Self::DeadRoutes
             | Self::UnknownRows
             | Self::NotAttached
@@ -113,6 +116,7 @@ impl FindingCode {
             | Self::FailingSweep
             | Self::MissingFeature
             | Self::UnreachableShard
+            | Self::DamagedGroup
             | Self::UnknownRows
             | Self::InterfaceDown
             | Self::UplinkDown
