@@ -134,7 +134,7 @@ fn an_instance_appears_whole_and_locked() {
         assert_eq!(dir.pins(Section::Maps).expect("list"), [META_MAP]);
         assert_eq!(
             dir.version().expect("version"),
-            AbiVersion { major: 2, minor: 1 }
+            AbiVersion { major: 2, minor: 0 }
         );
         assert!(
             matches!(dir.lock(), Err(StateError::Locked { .. })),

@@ -11,9 +11,9 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use guideway::egress::document::PinFilter;
 use guideway::egress::pins::Held;
 use guideway::egress::schema;
-use guideway::group::{Generation, GroupId, Slot};
+use guideway::group::{Class, Generation, GroupId, Slot};
 use guideway::id::InterfaceName;
-use guideway::kernel::statedir::{StateDir, StateRoot};
+use guideway::kernel::statedir::{AbiVersion, StateDir, StateRoot};
 use guideway::kernel::tc::{self, Anchor, FilterId, Neighbour, Way};
 use guideway::maglev::{SizeError, TableSize};
 use guideway::route::TableId;
@@ -106,6 +106,10 @@ pub(crate) enum Verb {
     Pins(PinsArgs),
     /// Show who is still held to shards that drain, and would move if those were removed now
     DrainStatus(DrainArgs),
+    /// Give the instance other limits while packets go on: nothing that it has is lost
+    Migrate(MigrateArgs),
+    /// Close the group of a class, and disable it when no route leads to it
+    Retire(RetireArgs),
     /// Take the program off interfaces; programs of others stay
     Detach(DetachArgs),
     /// Show which shard carries a packet that no pin holds; asks nothing of this machine
@@ -297,6 +301,96 @@ pub(crate) struct DrainArgs {
     /// SIDs of shards, whether they drain or not [default: all that drain]
     #[arg(value_name = "SID")]
     pub(crate) shards: Vec<BaseSid>,
+}
+
+/// Limits that are not given stay as they are.
+#[derive(Debug, Args)]
+pub(crate) struct MigrateArgs {
+    /// The limits of this specification, of which nothing else is applied; - is standard input
+    pub(crate) spec: Option<PathBuf>,
+    /// Interfaces of tenants
+    #[arg(long, value_name = "N")]
+    pub(crate) tenants: Option<u32>,
+    /// Routes of all tenants
+    #[arg(long, value_name = "N")]
+    pub(crate) routes: Option<u32>,
+    /// Groups
+    #[arg(long, value_name = "N")]
+    pub(crate) groups: Option<u32>,
+    /// Shards of a group
+    #[arg(long, value_name = "N")]
+    pub(crate) members: Option<u32>,
+    /// Pins of addresses
+    #[arg(long, value_name = "N")]
+    pub(crate) pins: Option<u32>,
+    /// Pins of flows
+    #[arg(long, value_name = "N")]
+    pub(crate) flow_pins: Option<u32>,
+    /// Bytes of the ring of events
+    #[arg(long, value_name = "N")]
+    pub(crate) ring_bytes: Option<u32>,
+    /// For an older egressd that is to take over: the version of the layout that it makes. Refused while there are routes that it does not know
+    #[arg(long, value_name = "MAJOR.MINOR", value_parser = version)]
+    pub(crate) state_version: Option<AbiVersion>,
+    /// Say what would change, and change nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// How many seconds to wait for other writers: of the instance, and of routes
+    #[arg(long, value_name = "SECONDS", default_value_t = 5)]
+    wait: u32,
+}
+
+/// A text that is no version.
+#[derive(Debug, thiserror::Error)]
+#[error("must be two numbers with a dot between them")]
+struct VersionError;
+
+fn version(text: &str) -> Result<AbiVersion, VersionError> {
+    let numbers = text.split_once('.').ok_or(VersionError)?;
+    match (numbers.0.parse(), numbers.1.parse()) {
+        (Ok(major), Ok(minor)) => Ok(AbiVersion { major, minor }),
+        _ => Err(VersionError),
+    }
+}
+
+impl MigrateArgs {
+    pub(crate) fn wait(&self) -> Duration {
+        Duration::from_secs(self.wait.into())
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RetireArgs {
+    /// nat66, or nat64: and its prefix
+    #[arg(value_parser = class)]
+    pub(crate) class: Class,
+    /// Have routes to it that run or apply keeps drop their packets; those of others prevent it still
+    #[arg(long)]
+    pub(crate) block: bool,
+    /// How many seconds to wait for other writers: of the instance, and of routes
+    #[arg(long, value_name = "SECONDS", default_value_t = 5)]
+    wait: u32,
+}
+
+impl RetireArgs {
+    pub(crate) fn wait(&self) -> Duration {
+        Duration::from_secs(self.wait.into())
+    }
+}
+
+/// A text that names no class.
+#[derive(Debug, thiserror::Error)]
+#[error("must be nat66, or nat64: and a prefix such as 64:ff9b::/96")]
+struct ClassError;
+
+fn class(text: &str) -> Result<Class, ClassError> {
+    if text == "nat66" {
+        return Ok(Class::Nat66);
+    }
+    let prefix = text
+        .strip_prefix("nat64:")
+        .and_then(|text| text.parse().ok());
+    prefix.map(Class::Nat64).ok_or(ClassError)
 }
 
 #[derive(Debug, Args)]

@@ -9,6 +9,8 @@
 //! egressd status                  what it does, and what is wrong
 //! egressd pins                    who is held to which shard
 //! egressd drain-status            who still needs a shard that drains
+//! egressd migrate --pins 262144   other limits, while packets go on
+//! egressd retire nat66            a class's group, when no route leads to it
 //! egressd detach                  off the interfaces
 //! egressd run                     keep it in line with a list of shards and the network
 //! egressd attach tap0 ...         the program and routes for one more tenant's interface
@@ -27,9 +29,11 @@ mod detach;
 mod drain;
 mod errors;
 mod explain;
+mod migrate;
 mod pins;
 mod place;
 mod plan;
+mod retire;
 mod run;
 mod schema;
 mod status;
@@ -57,6 +61,8 @@ fn run(cli: &Cli, output: &Output) -> Result<Done, Failure> {
         Verb::Status => status::run(&state, output),
         Verb::Pins(arguments) => pins::run(arguments, &state, output),
         Verb::DrainStatus(arguments) => drain::run(arguments, &state, output),
+        Verb::Migrate(arguments) => migrate::run(arguments, &state, output),
+        Verb::Retire(arguments) => retire::run(arguments, &state, output),
         Verb::Detach(arguments) => detach::run(arguments, &state, output),
         Verb::Place(arguments) => place::run(arguments, output),
         Verb::Run(arguments) => run::run(arguments, &cli.flags(&arguments.flags), output),

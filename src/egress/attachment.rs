@@ -6,12 +6,14 @@
 //! program it runs: what is not that is somebody else's.
 
 use std::num::{NonZeroU16, NonZeroU32};
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
 use super::error::InstanceError;
 use super::instance::{Egress, Writer};
 use crate::error::ErrorKind;
+use crate::kernel::program::Program;
 use crate::kernel::record::{self, RecordError};
 use crate::kernel::statedir::Section;
 use crate::kernel::tc::{self, AttachError, Attachment, ClsactFilter, FilterId, TcxLink};
@@ -106,6 +108,88 @@ impl FilterRecord {
     }
 }
 
+/// Stores that a filter runs a program.
+fn write_record(
+    filter: &ClsactFilter,
+    program_id: u32,
+) -> Result<crate::kernel::map::Map, AttachmentError> {
+    let ifindex = filter.ifindex();
+    let known = FilterRecord {
+        priority: filter.id().priority,
+        handle: filter.id().handle,
+        program_id,
+    };
+    let corrupt = |error| AttachmentError::Corrupt { ifindex, error };
+    let bytes = serde_json::to_vec(&known).map_err(corrupt)?;
+    Ok(record::write(RECORD, &bytes)?)
+}
+
+/// What keeps a program of an instance on an interface.
+#[derive(Debug)]
+pub(super) enum Holder {
+    /// A link.
+    Tcx(TcxLink),
+    /// A filter, and the program that it runs as far as is known.
+    Clsact(ClsactFilter, u32),
+}
+
+impl Holder {
+    /// Keeps it in another state directory, too: `pin` tells where by its name. Whatever it runs now,
+    /// it is about to run the program with this number.
+    pub(super) fn keep(
+        &self,
+        ifindex: u32,
+        program_id: u32,
+        to: impl Fn(&str) -> PathBuf,
+    ) -> Result<(), AttachmentError> {
+        match self {
+            Self::Tcx(link) => link.pin(&to(&pin(ifindex, LINK)))?,
+            Self::Clsact(filter, _) => {
+                let record = write_record(filter, program_id)?;
+                record.pin(&to(&pin(ifindex, FILTER)))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts `to` in the place of a program of this instance, in one step; whether it runs `to` now:
+    /// not if the interface is gone, or the place was given up or is another's.
+    pub(super) fn exchange(&self, from: &Program, to: &Program) -> Result<bool, AttachmentError> {
+        match self {
+            Self::Tcx(link) => {
+                let state = link.state()?;
+                let exchanged = match (state.ifindex, state.program_id) {
+                    (None, _) => return Ok(false),
+                    (_, id) if id == to.id() => return Ok(true),
+                    (_, id) if id == from.id() => link.update(to, from),
+                    // The link is ours, whatever became of its program.
+                    _ => link.replace(to),
+                };
+                match exchanged {
+                    Err(AttachError::Gone { .. }) => Ok(false),
+                    result => Ok(result.map(|()| true)?),
+                }
+            }
+            Self::Clsact(filter, known) => {
+                for program_id in [from.id(), *known, to.id()] {
+                    let found = match ClsactFilter::find(program_id, filter.ifindex()) {
+                        Err(AttachError::NoInterface { .. }) => return Ok(false),
+                        found => found?,
+                    };
+                    if found.is_none_or(|found| found.id() != filter.id()) {
+                        continue;
+                    }
+                    if program_id != to.id() {
+                        filter.replace(to, program_id)?;
+                    }
+                    return Ok(true);
+                }
+                Ok(false)
+            }
+        }
+    }
+}
+
 fn pin(ifindex: u32, kind: &str) -> String {
     format!("{ifindex}-{kind}")
 }
@@ -132,6 +216,22 @@ impl Egress {
         }
         views.sort_by_key(|view: &AttachmentView| view.ifindex);
         Ok(views)
+    }
+
+    /// What keeps the program, by the index of the interface.
+    pub(super) fn holders(&self) -> Result<Vec<(u32, Holder)>, AttachmentError> {
+        let mut holders = Vec::new();
+        for view in self.attachments()? {
+            let holder = match view.how {
+                Attached::Tcx { .. } => self.link(view.ifindex)?.map(Holder::Tcx),
+                Attached::Clsact { .. } => self.filter(view.ifindex)?.map(|known| {
+                    let filter = known.filter(view.ifindex);
+                    Holder::Clsact(filter, known.program_id)
+                }),
+            };
+            holders.extend(holder.map(|holder| (view.ifindex, holder)));
+        }
+        Ok(holders)
     }
 
     fn link_view(&self, ifindex: u32) -> Result<Option<AttachmentView>, AttachmentError> {
@@ -249,19 +349,12 @@ impl Writer {
     }
 
     fn record(&self, filter: &ClsactFilter) -> Result<Attached, AttachmentError> {
-        let ifindex = filter.ifindex();
-        let known = FilterRecord {
-            priority: filter.id().priority,
-            handle: filter.id().handle,
-            program_id: self.program.id(),
-        };
-        let corrupt = |error| AttachmentError::Corrupt { ifindex, error };
-        let bytes = serde_json::to_vec(&known).map_err(corrupt)?;
-        let map = record::write(RECORD, &bytes)?;
-        let name = pin(ifindex, FILTER);
+        let map = write_record(filter, self.program.id())?;
+        let name = pin(filter.ifindex(), FILTER);
         self.lock.unpin(Section::Links, &name)?;
         map.pin(&self.dir.pin(Section::Links, &name))?;
-        Ok(Attached::Clsact { filter: known.id() })
+        let filter = filter.id();
+        Ok(Attached::Clsact { filter })
     }
 
     /// Takes the program off an interface and makes sure that it is gone; whether it was there.

@@ -67,6 +67,26 @@ pub enum InstanceError {
         /// Its directory.
         path: String,
     },
+    /// The instance has other maps than when it was opened: it was migrated, mended, or made anew. What
+    /// is read from these is of no use, and what would be written reaches no packet.
+    #[error("the instance in {path} has another {map} than when it was opened: open it again")]
+    #[non_exhaustive]
+    Replaced {
+        /// Its directory.
+        path: String,
+        /// A map that is another one, or gone.
+        map: &'static str,
+    },
+    /// A migration was interrupted, and packets can be brought neither to the new state nor back to the
+    /// old one.
+    #[error("a migration of the instance in {path} was interrupted and cannot be ended: {reason}")]
+    #[non_exhaustive]
+    Unfinished {
+        /// Its directory.
+        path: String,
+        /// Why not.
+        reason: String,
+    },
     /// The limits that it was made with make no sense.
     #[error("the instance was made for limits that do not exist: {0}")]
     Meta(LimitError),
@@ -115,8 +135,8 @@ impl InstanceError {
                 Some("detach it with --purge, which forgets all pins, then apply the specification")
             }
             Self::Limits { .. } => Some(
-                "write what it was made for into the specification's limits; or detach it with \
-                 --purge, which forgets all pins, then apply the specification",
+                "\"egressd migrate\" gives it other limits and keeps all that it has; or write what it \
+                 was made for into the specification's limits",
             ),
             error if error.is_repairable() => Some("apply the specification again"),
             _ => None,
@@ -130,7 +150,10 @@ impl InstanceError {
             Self::Load(error) => error.kind(),
             Self::Map(error) => error.kind(),
             Self::Pin(error) => error.kind(),
-            Self::Limits { .. } | Self::OtherNamespace { .. } => ErrorKind::Conflict,
+            Self::Limits { .. } | Self::OtherNamespace { .. } | Self::Replaced { .. } => {
+                ErrorKind::Conflict
+            }
+            Self::Unfinished { .. } => ErrorKind::Partial,
             Self::Sys(error) | Self::Ring(RingError::Sys(error)) => error.kind(),
             Self::Shape(_)
             | Self::Ring(_)
@@ -321,12 +344,21 @@ pub enum GuardError {
     /// The tenants cannot be read.
     #[error(transparent)]
     Instance(#[from] InstanceError),
+    /// Packets are between two states, since a migration was interrupted: nothing can be written until
+    /// somebody takes the instance's lock and ends it.
+    #[error("a migration of the instance in {path} was interrupted: its next writer ends it")]
+    #[non_exhaustive]
+    Unfinished {
+        /// Its directory.
+        path: String,
+    },
 }
 
 impl GuardError {
     /// What a caller can do about it.
     pub fn kind(&self) -> ErrorKind {
         match self {
+            Self::Unfinished { .. } => ErrorKind::Locked,
             Self::Barrier(error) => error.kind(),
             Self::Instance(error) => error.kind(),
         }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::error::InstanceError;
 use super::limits::Limits;
+use super::migrate::settle;
 use super::pins::Sweeper;
 use crate::abi;
 use crate::group::{GroupId, HighWater};
@@ -110,6 +111,17 @@ impl Egress {
     /// # Errors
     /// No instance, state of another version, or pins that are missing or do not fit.
     pub fn open(dir: &StateDir) -> Result<Self, InstanceError> {
+        loop {
+            let before = dir.identity();
+            let opened = Self::open_now(dir);
+            // Migrated between two looks: what was opened may be of both.
+            if dir.identity() == before || before.is_none() {
+                return opened;
+            }
+        }
+    }
+
+    fn open_now(dir: &StateDir) -> Result<Self, InstanceError> {
         dir.version()?;
         let limits = limits(dir)?;
         let shapes = shapes(&limits)?;
@@ -142,6 +154,24 @@ impl Egress {
             let pinned = Map::open_any(&self.dir.pin(Section::Maps, name));
             pinned.is_ok_and(|pinned| pinned.id() == map.id())
         })
+    }
+
+    /// Makes sure that these maps are those which are pinned still.
+    pub(super) fn check_pinned(&self, names: &[&'static str]) -> Result<(), InstanceError> {
+        for (name, ours) in Maps::NAMES.into_iter().zip(self.maps.all()) {
+            if !names.contains(&name) {
+                continue;
+            }
+            match Map::open_any(&self.dir.pin(Section::Maps, name)) {
+                Ok(pinned) if pinned.id() == ours.id() => {}
+                Err(error) if !error.is_not_found() => return Err(error.into()),
+                _ => {
+                    let path = self.dir.path().display().to_string();
+                    return Err(InstanceError::Replaced { path, map: name });
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Where its objects are pinned.
@@ -254,7 +284,9 @@ impl Writer {
     /// # Errors
     /// As [`Egress::open`], and the lock is held by another process.
     pub fn open(dir: &StateDir) -> Result<Self, InstanceError> {
-        let lock = dir.lock_within(PATIENCE)?;
+        let mut lock = dir.lock_within(PATIENCE)?;
+        dir.version()?;
+        settle(&mut lock)?;
         Ok(Self::new(Egress::open(dir)?, lock))
     }
 

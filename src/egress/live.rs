@@ -130,6 +130,8 @@ impl Egress {
             // It may have been replaced between the looks.
             id = slots.live_id(subject.index())?;
             if id == Some(live) {
+                // Migrated since it was opened.
+                self.check_pinned(&["gw_groups", "gw_eg_config"])?;
                 return Err(InstanceError::Orphan {
                     what: subject.to_string(),
                     id: live,

@@ -8,12 +8,15 @@ use super::instance::{
     limits, meta_shape, open_map, shapes, Egress, Maps, Writer, PATIENCE, PROGRAM,
 };
 use super::limits::Limits;
+use super::migrate::{settle, Settled};
 use crate::abi;
 use crate::kernel::egress_object::Options;
 use crate::kernel::map::{Map, Update};
 use crate::kernel::netdev;
+use crate::kernel::object::Object;
+use crate::kernel::program::Program;
 use crate::kernel::statedir::{
-    AbiVersion, Section, StateDir, StateDirLock, StateError, EGRESS_META_MAP,
+    AbiVersion, Draft, Section, StateDir, StateDirLock, StateError, EGRESS_META_MAP,
 };
 use crate::kernel::write_barrier::WriteBarrier;
 
@@ -23,9 +26,11 @@ use crate::kernel::write_barrier::WriteBarrier;
 /// Minimum kernel: 6.1. Takes CAP_BPF and CAP_NET_ADMIN.
 #[derive(Debug, Clone)]
 pub struct Loader {
-    dir: StateDir,
-    limits: Option<Limits>,
-    patience: Duration,
+    pub(super) dir: StateDir,
+    pub(super) limits: Option<Limits>,
+    /// Of migrated state.
+    pub(super) version: AbiVersion,
+    pub(super) patience: Duration,
 }
 
 impl Loader {
@@ -35,6 +40,7 @@ impl Loader {
         Self {
             dir: dir.clone(),
             limits: None,
+            version: AbiVersion::EGRESS,
             patience: PATIENCE,
         }
     }
@@ -44,6 +50,13 @@ impl Loader {
     pub fn limits(self, limits: Limits) -> Self {
         let limits = Some(limits);
         Self { limits, ..self }
+    }
+
+    /// Has [`migrate`](Self::migrate) leave state of this version of the layout, for an older library
+    /// that is to take over; without it, state has this library's version.
+    #[must_use]
+    pub fn version(self, version: AbiVersion) -> Self {
+        Self { version, ..self }
     }
 
     /// Waits so long for another process that holds the instance's lock, instead of two seconds.
@@ -75,52 +88,37 @@ impl Loader {
     /// # Errors
     /// As there, and there is no instance.
     pub fn open(self) -> Result<Writer, InstanceError> {
-        let lock = self.dir.lock_within(self.patience)?;
+        Ok(self.settle_and_open()?.0)
+    }
+
+    /// Ends a migration that was interrupted, and says whether there was one.
+    pub(super) fn settle_and_open(self) -> Result<(Writer, Settled), InstanceError> {
+        let mut lock = self.dir.lock_within(self.patience)?;
         self.dir.version()?;
+        let settled = settle(&mut lock)?;
         lock.repair_sections()?;
         WriteBarrier::below(self.dir.path()).create()?;
         self.check_limits()?;
-        match Egress::open(&self.dir) {
-            Ok(egress) => Ok(Writer::new(egress, lock)),
-            Err(error) if error.is_repairable() => self.repair(lock),
-            Err(error) => Err(error),
-        }
+        let writer = match Egress::open(&self.dir) {
+            Ok(egress) => Writer::new(egress, lock),
+            Err(error) if error.is_repairable() => self.repair(lock)?,
+            Err(error) => return Err(error),
+        };
+        Ok((writer, settled))
     }
 
     fn create(&self) -> Result<Writer, InstanceError> {
         let draft = self.dir.draft()?;
         let limits = self.limits.unwrap_or_default();
-        let object = Options {
-            sizes: limits.sizes(),
-            entries: &limits.entries(),
-            ..Options::default()
-        };
-        let mut object = object.load()?;
-        object.program.pin(&draft.pin(Section::Programs, PROGRAM))?;
-        let maps = Maps::from(|name| {
-            let map = object.take_map(name)?;
-            map.pin(&draft.pin(Section::Maps, name))?;
-            Ok(map)
-        })?;
-        let meta = limits.to_meta(abi::EgressMeta {
-            magic: abi::Abi::GW_ABI_EGRESS_MAGIC.0,
-            abi_major: AbiVersion::EGRESS.major,
-            abi_minor: AbiVersion::EGRESS.minor,
-            instance: *self.dir.instance().as_bytes(),
-            namespace: netdev::namespace()?,
-            ..Default::default()
-        });
-        let map = Map::create(&meta_shape(), None)?;
-        map.update(&0_u32.to_ne_bytes(), bytemuck::bytes_of(&meta), Update::Any)?;
-        map.freeze()?;
-        map.pin(&draft.pin(Section::Maps, EGRESS_META_MAP))?;
+        let (program, maps) = pin_all(&draft, around(&limits, &[])?)?;
+        store_meta(&draft, &self.dir, limits, AbiVersion::EGRESS)?;
         WriteBarrier::below(draft.path()).create()?;
         let lock = draft.publish()?;
         Ok(Writer::new(
             Egress {
                 dir: self.dir.clone(),
                 limits,
-                program: object.program,
+                program,
                 maps,
                 barrier: WriteBarrier::below(self.dir.path()),
             },
@@ -140,13 +138,7 @@ impl Loader {
                 Err(error) => return Err(error),
             }
         }
-        let object = Options {
-            sizes: limits.sizes(),
-            entries: &limits.entries(),
-            reuse: &present,
-            ..Options::default()
-        };
-        let mut object = object.load()?;
+        let mut object = around(&limits, &present)?;
         lock.unpin(Section::Programs, PROGRAM)?;
         for &name in &missing {
             let map = object.take_map(name)?;
@@ -166,4 +158,49 @@ impl Loader {
         };
         limits(&self.dir)?.require(&wanted)
     }
+}
+
+/// Loads this build's program around these maps and new ones in the place of all others. Nothing is
+/// pinned or attached.
+pub(super) fn around(limits: &Limits, reuse: &[Map]) -> Result<Object, InstanceError> {
+    let options = Options {
+        sizes: limits.sizes(),
+        entries: &limits.entries(),
+        reuse,
+        ..Options::default()
+    };
+    Ok(options.load()?)
+}
+
+/// Pins a program and all of its maps.
+pub(super) fn pin_all(draft: &Draft, mut object: Object) -> Result<(Program, Maps), InstanceError> {
+    object.program.pin(&draft.pin(Section::Programs, PROGRAM))?;
+    let maps = Maps::from(|name| {
+        let map = object.take_map(name)?;
+        map.pin(&draft.pin(Section::Maps, name))?;
+        Ok(map)
+    })?;
+    Ok((object.program, maps))
+}
+
+/// Says what the maps mean.
+pub(super) fn store_meta(
+    draft: &Draft,
+    dir: &StateDir,
+    limits: Limits,
+    version: AbiVersion,
+) -> Result<(), InstanceError> {
+    let meta = limits.to_meta(abi::EgressMeta {
+        magic: abi::Abi::GW_ABI_EGRESS_MAGIC.0,
+        abi_major: version.major,
+        abi_minor: version.minor,
+        instance: *dir.instance().as_bytes(),
+        namespace: netdev::namespace()?,
+        ..Default::default()
+    });
+    let map = Map::create(&meta_shape(), None)?;
+    map.update(&0_u32.to_ne_bytes(), bytemuck::bytes_of(&meta), Update::Any)?;
+    map.freeze()?;
+    map.pin(&draft.pin(Section::Maps, EGRESS_META_MAP))?;
+    Ok(())
 }

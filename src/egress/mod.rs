@@ -31,6 +31,7 @@ mod limits;
 mod live;
 mod loader;
 mod loop_report;
+pub mod migrate;
 pub mod pins;
 mod plan;
 mod preflight;

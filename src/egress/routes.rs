@@ -54,6 +54,9 @@ pub struct RouteWriteGuard<'e> {
     _lock: Lock,
 }
 
+/// Maps that are written under a guard, or that tell what to write.
+const WRITTEN: [&str; 4] = ["gw_tenants", "gw_routes", "gw_groups", "gw_pin_use"];
+
 /// How a guard has the barrier.
 #[derive(Debug)]
 enum Lock {
@@ -114,9 +117,11 @@ impl Egress {
     /// retires a group or refreshes routes. Others may have it at the same time.
     ///
     /// # Errors
-    /// The wait was too long, or the barrier cannot be locked.
+    /// The wait was too long, the barrier cannot be locked, or the instance has other maps by now
+    /// ([`InstanceError::Replaced`]): what is written in these would reach no packet.
     pub fn write_routes(&self, patience: Duration) -> Result<RouteWriteGuard<'_>, GuardError> {
         let _guard = self.barrier.shared(patience)?;
+        self.check_current()?;
         Ok(self.guard(Lock::Shared { _guard }))
     }
 
@@ -126,7 +131,17 @@ impl Egress {
         patience: Duration,
     ) -> Result<RouteWriteGuard<'_>, GuardError> {
         let _guard = self.barrier.exclusive(patience)?;
+        self.check_current()?;
         Ok(self.guard(Lock::Alone { _guard }))
+    }
+
+    /// Whether what is written reaches packets, and will; for who holds the barrier.
+    fn check_current(&self) -> Result<(), GuardError> {
+        if self.dir.is_taken_over().map_err(InstanceError::from)? {
+            let path = self.dir.path().display().to_string();
+            return Err(GuardError::Unfinished { path });
+        }
+        Ok(self.check_pinned(&WRITTEN)?)
     }
 
     fn guard(&self, lock: Lock) -> RouteWriteGuard<'_> {

@@ -30,9 +30,16 @@ pub const PIN: &str = include_str!("schema/pin.json");
 /// The schema of what a pass over pins came to.
 pub const SWEEP: &str = include_str!("schema/sweep.json");
 
+/// The schema of what was migrated.
+pub const MIGRATE: &str = include_str!("schema/migrate.json");
+
+/// The schema of what was retired.
+pub const RETIRE: &str = include_str!("schema/retire.json");
+
 /// Names of all schemas, that of the specification included.
 pub const NAMES: &[&str] = &[
-    "spec", "plan", "apply", "explain", "trace", "status", "detach", "pin", "sweep",
+    "spec", "plan", "apply", "explain", "trace", "status", "detach", "pin", "sweep", "migrate",
+    "retire",
 ];
 
 /// The schema of this name, if there is one.
@@ -47,6 +54,8 @@ pub fn named(name: &str) -> Option<&'static str> {
         "detach" => Some(DETACH),
         "pin" => Some(PIN),
         "sweep" => Some(SWEEP),
+        "migrate" => Some(MIGRATE),
+        "retire" => Some(RETIRE),
         _ => None,
     }
 }
@@ -64,6 +73,8 @@ pub fn generate(name: &str) -> Option<String> {
         "detach" => Some(of::<super::document::DetachDocument>(name)),
         "pin" => Some(of::<super::document::PinDocument>(name)),
         "sweep" => Some(of::<super::document::SweepDocument>(name)),
+        "migrate" => Some(of::<super::document::MigrateDocument>(name)),
+        "retire" => Some(of::<super::document::RetireDocument>(name)),
         _ => None,
     }
 }

@@ -17,6 +17,7 @@
 //! to be one this library understands.
 
 mod lock;
+mod successor;
 
 use std::fmt;
 use std::fs;

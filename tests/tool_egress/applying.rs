@@ -263,7 +263,7 @@ fn other_limits_are_refused_with_both_numbers() {
             let error = egressd_json(&[verb, &path]).fails(4, "conflict");
             let message = error["message"].as_str().expect("text");
             assert!(message.contains("pins 4096, not 8192"), "{message}");
-            assert!(message.contains("--purge"), "{message}");
+            assert!(message.contains("egressd migrate"), "{message}");
         }
         assert_eq!(state(), before);
     });

@@ -6,6 +6,7 @@ mod detaching;
 mod explaining;
 mod keeping;
 mod machine;
+mod migrating;
 mod pinned;
 mod place;
 mod status;

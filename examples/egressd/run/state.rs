@@ -60,19 +60,27 @@ fn require(made: &Limits, wanted: &Limits) -> Result<(), Failure> {
     };
     let pairs = numbers(made).into_iter().zip(numbers(wanted));
     let differing = pairs.filter(|((_, made), (_, wanted))| made != wanted);
-    let (mut differences, mut flags) = (Vec::new(), Vec::new());
+    let (mut differences, mut flags, mut others) = (Vec::new(), Vec::new(), Vec::new());
     for ((flag, made), (_, wanted)) in differing {
         differences.push(format!("{made} {flag}, not {wanted}"));
         flags.push(format!("--{flag} {made}"));
+        others.push(format!("--{flag} {wanted}"));
     }
     if differences.is_empty() {
         return Ok(());
     }
+    // Another table would lead tenants without pins elsewhere.
+    let other = match made.groups().table_size() == wanted.groups().table_size() {
+        true => format!(
+            "change it by \"egressd migrate {}\", which keeps all that it has,",
+            others.join(" ")
+        ),
+        false => "remove it by \"egressd detach --purge\", which forgets all pins,".to_owned(),
+    };
     let message = format!(
-        "the state was made for {}; start with {}, or remove it by \"egressd detach --purge\", which \
-         forgets all pins, and start again",
+        "the state was made for {}; start with {}, or {other} and start again",
         differences.join(", for "),
-        flags.join(" ")
+        flags.join(" "),
     );
     Err(Failure::new(ErrorKind::Conflict, message))
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::interfaces::Interfaces;
 use super::plan::members;
+use super::state;
 use super::status::{
     AttachmentStatus, AttachmentWay, CheckStatus, ForeignRouteStatus, GroupStatus, Health,
     LoopStatus, MemberStatus, PacketStatus, PinStatus, ProgramStatus, RouteStatus, StatusDocument,
@@ -36,6 +37,17 @@ const LOOKS: usize = 3;
 /// # Errors
 /// The instance cannot be read.
 pub fn status(dir: &StateDir) -> Result<StatusDocument, Error> {
+    for _ in 1..LOOKS {
+        match look_at(dir) {
+            // Migrated between two looks.
+            Err(Error::Instance(InstanceError::Replaced { .. })) => {}
+            looked => return looked,
+        }
+    }
+    look_at(dir)
+}
+
+fn look_at(dir: &StateDir) -> Result<StatusDocument, Error> {
     let egress = Egress::open(dir)?;
     let (pins, drift) = pins_and_drift(&egress)?;
     let groups = egress.groups_as_they_are()?;
@@ -55,7 +67,8 @@ pub fn status(dir: &StateDir) -> Result<StatusDocument, Error> {
         pins,
         drift,
     };
-    let findings = look.findings();
+    let mut findings = look.findings();
+    findings.extend(state::findings(&egress)?);
     let program = egress.program();
     let mut document = StatusDocument {
         schema: StatusSchema::V1,

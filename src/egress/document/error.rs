@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Why there is no document.
 
+use super::retire::RetireRefused;
 use crate::egress::apply::{ApplyError, CompareError};
+use crate::egress::migrate::MigrateError;
 use crate::egress::pins::SweepError;
-use crate::egress::{AttachmentError, InstanceError, LimitError, ResolveError};
+use crate::egress::{
+    AttachmentError, GroupError, InstanceError, LimitError, PublishError, ResolveError,
+};
 use crate::egress_spec::Faults;
 use crate::error::ErrorKind;
 use crate::kernel::SysError;
@@ -40,6 +44,18 @@ pub enum Error {
         /// The name.
         name: String,
     },
+    /// The instance is not migrated.
+    #[error(transparent)]
+    Migrate(#[from] MigrateError),
+    /// The group is not retired.
+    #[error(transparent)]
+    Retire(#[from] RetireRefused),
+    /// A group cannot be closed.
+    #[error(transparent)]
+    Group(#[from] GroupError),
+    /// A group is not closed.
+    #[error(transparent)]
+    Publish(#[from] PublishError),
     /// The kernel refused a call.
     #[error(transparent)]
     Sys(#[from] SysError),
@@ -64,6 +80,10 @@ impl Error {
             Self::Apply(error) => error.kind(),
             Self::Attachment(error) => error.kind(),
             Self::Sweep(error) => error.kind(),
+            Self::Migrate(error) => error.kind(),
+            Self::Retire(error) => error.kind(),
+            Self::Group(error) => error.kind(),
+            Self::Publish(error) => error.kind(),
             Self::NoInterface { .. } => ErrorKind::NotFound,
             Self::Sys(error) => error.kind(),
         }
@@ -73,6 +93,8 @@ impl Error {
     pub fn remedy(&self) -> Option<&'static str> {
         match self {
             Self::Instance(error) | Self::Compare(CompareError::Instance(error)) => error.remedy(),
+            Self::Migrate(error) => error.remedy(),
+            Self::Retire(error) => error.remedy(),
             _ => None,
         }
     }

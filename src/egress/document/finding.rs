@@ -58,6 +58,10 @@ choice! {
         PinsFill = "pins-fill",
         /// A tenant has as many pins as it may have.
         QuotaReached = "quota-reached",
+        /// A migration was interrupted, and nobody has ended it.
+        InterruptedMigration = "interrupted-migration",
+        /// The maps are of an older layout.
+        OlderLayout = "older-layout",
         /// The program met what it never should.
         Internal = "internal",
     }
@@ -75,7 +79,8 @@ impl FindingCode {
             | Self::AttachedForNobody
             | Self::AbandonedTenant
             | Self::PinsFill
-            | Self::QuotaReached => Severity::Warning,
+            | Self::QuotaReached
+            | Self::OlderLayout => Severity::Warning,
             Self::NoConfiguration
             | Self::NobodyActive
             | Self::BelowMinimum
@@ -90,6 +95,7 @@ impl FindingCode {
             | Self::NoInterface
             | Self::UplinkDown
             | Self::PinDrift
+            | Self::InterruptedMigration
             | Self::Internal => Severity::Error,
         }
     }
@@ -108,6 +114,8 @@ impl FindingCode {
                 Some("apply a specification that names interfaces which are there")
             }
             Self::StaleSweep => Some("see whether egressd run goes on, and what it says"),
+            Self::InterruptedMigration => Some("migrate, apply or run ends it"),
+            Self::OlderLayout => Some("migrate, without limits, brings it to this version"),
             Self::PinsFill => Some("pins --expire removes those that nobody uses"),
             Self::NobodyActive
             | Self::BelowMinimum

@@ -14,10 +14,13 @@ mod diagnose;
 mod error;
 mod finding;
 mod interfaces;
+mod migrate;
 mod pins;
 mod plan;
+mod retire;
 mod risk;
 mod routes;
+mod state;
 mod status;
 mod sweep;
 
@@ -28,12 +31,14 @@ pub use detach::{detach, DetachDocument, DetachSchema, InterfaceDetached, LeftBe
 pub use error::Error;
 pub use finding::{Finding, FindingCode};
 pub use interfaces::InterfaceName;
+pub use migrate::{migrate, plan_migration, MigrateDocument, MigrateResult, MigrateSchema};
 pub use pins::{pins, FlowDocument, PinDocument, PinFilter, PinSchema};
 pub(crate) use plan::Parts;
 pub use plan::{
     plan, DuplicateClass, InterfaceAdvice, InterfaceChange, InterfacePlan, PlanDocument,
     PlanResult, PlanSchema, RetiredGroup, SettingChange, TenantPlan, TenantRemoval,
 };
+pub use retire::{retire, GroupRetired, NamedBy, RetireDocument, RetireRefused, RetireSchema};
 pub use risk::PinsAtRisk;
 pub use routes::RoutePlan;
 pub use status::{

@@ -69,6 +69,11 @@ impl StateDir {
             });
         }
         make_directory(&self.parent)?;
+        self.draft_of()
+    }
+
+    /// An empty draft that will have this directory's name, beside what may have it now.
+    pub(super) fn draft_of(&self) -> Result<Draft, StateError> {
         sweep_leftovers(&self.parent)?;
         for number in 0_u32.. {
             let name = format!("{DRAFT_PREFIX}{}-{number}", self.owner);
@@ -254,7 +259,7 @@ fn make_directory(path: &Path) -> Result<(), SysError> {
         .map_err(|e| SysError::from_io("create", path.display(), &e))
 }
 
-fn rename(from: &Path, to: &Path, flags: RenameFlags) -> Result<(), SysError> {
+pub(super) fn rename(from: &Path, to: &Path, flags: RenameFlags) -> Result<(), SysError> {
     let here = nix::fcntl::AT_FDCWD;
     renameat2(here, from, here, to, flags)
         .map_err(|errno| SysError::from_nix("rename to", to.display(), errno))
@@ -354,8 +359,8 @@ impl Drop for Draft {
 /// The exclusive right to change an instance's state; it ends when dropped.
 #[derive(Debug)]
 pub struct StateDirLock {
-    dir: StateDir,
-    _lock: Flock<File>,
+    pub(super) dir: StateDir,
+    pub(super) _lock: Flock<File>,
 }
 
 impl StateDirLock {
@@ -417,6 +422,11 @@ impl StateDirLock {
                 .to_string();
             return Err(StateError::Attached { path });
         }
+        Ok(self.remove_all()?)
+    }
+
+    /// Removes the directory with all in it, which is given another name first; says what it removed.
+    pub(super) fn remove_all(self) -> Result<Vec<String>, SysError> {
         let mut removed = Vec::new();
         for number in 0_u32.. {
             let name = format!("{REMOVED_PREFIX}{}-{number}", self.dir.owner);

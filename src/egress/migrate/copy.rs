@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! The contents of an instance's maps in those of another one.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+
+use bytemuck::Pod;
+
+use crate::abi;
+use crate::egress::instance::Maps;
+use crate::egress::pins::{self, Copied};
+use crate::egress::{Egress, InstanceError, Subject};
+use crate::kernel::map::{Map, Update};
+use crate::kernel::snapshot::Snapshot;
+use crate::kernel::typed::{Hash, PerCpuArray};
+use crate::kernel::SysError;
+
+/// Entries that are read and written at a time.
+const BATCH: u32 = 1024;
+/// How often pins are counted until their tenants' counts are known to be right.
+const COUNTS: usize = 5;
+
+/// What was copied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct CopiedRows {
+    /// Rows of interfaces.
+    pub interfaces: u64,
+    /// Routes.
+    pub routes: u64,
+    /// Snapshots of groups.
+    pub groups: u64,
+    /// Pins of both kinds.
+    pub pins: u64,
+    /// Of these, pins that packets had made in the old tables after the first copy.
+    pub late_pins: u64,
+    /// Pins that there was no room for, as packets had made them meanwhile: their addresses stay with
+    /// their shards as long as no other set of shards is published.
+    pub refused_pins: u64,
+    /// Tenants whose count of pins may differ from the number of their pins: packets changed it as it
+    /// was looked at.
+    pub uncertain_tenants: u64,
+}
+
+/// From one instance to another of the same contents.
+#[derive(Clone, Copy)]
+pub(super) struct Copy<'a> {
+    pub(super) from: &'a Egress,
+    pub(super) to: &'a Egress,
+}
+
+impl Copy<'_> {
+    fn differs(&self, map: impl Fn(&Maps) -> &Map) -> bool {
+        map(&self.from.maps).id() != map(&self.to.maps).id()
+    }
+
+    /// Rows of interfaces and routes, and the counts of tenants' pins as they are; nobody may write
+    /// any.
+    pub(super) fn rows(&self, copied: &mut CopiedRows) -> Result<(), SysError> {
+        copied.interfaces = self.map(|maps| maps.tenants.map())?;
+        copied.routes = self.map(|maps| maps.routes.map())?;
+        self.map(|maps| maps.pin_use.map())?;
+        Ok(())
+    }
+
+    fn map(&self, map: impl Fn(&Maps) -> &Map) -> Result<u64, SysError> {
+        if !self.differs(&map) {
+            return Ok(0);
+        }
+        let (from, to) = (map(&self.from.maps), map(&self.to.maps));
+        let key_bytes = from.shape().key_size as usize;
+        let (mut copied, mut failure) = (0, None);
+        from.batches(BATCH, |keys, values| {
+            copied += (keys.len() / key_bytes) as u64;
+            match to.update_batch(keys, values) {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(error) => {
+                    failure = Some(error);
+                    ControlFlow::Break(())
+                }
+            }
+        })?;
+        failure.map_or(Ok(copied), Err)
+    }
+
+    /// What is in force, and where it is pinned: `pin` tells by its name.
+    pub(super) fn snapshots(&self, pin: impl Fn(&str) -> PathBuf) -> Result<u64, InstanceError> {
+        if let Some(config) = self.from.live(Subject::Config)? {
+            config.map().pin(&pin(&Subject::Config.pin()))?;
+        }
+        let mut ready = Vec::new();
+        for group in self.from.group_ids() {
+            let subject = Subject::Group(group);
+            let Some(live) = self.from.live(subject)? else {
+                continue;
+            };
+            let shape = self.to.shape(subject);
+            let live = match live.map().shape() == &shape {
+                true => live,
+                false => {
+                    let limits = self.from.limits.groups;
+                    let read = crate::group::Snapshot::from_bytes(group, &live.read()?, limits)?;
+                    let made = Snapshot::create(&shape)?;
+                    made.fill(&read.to_bytes(self.to.limits.groups)?)?;
+                    made.freeze()?;
+                    made
+                }
+            };
+            live.map().pin(&pin(&subject.pin()))?;
+            ready.push((subject.index(), live));
+        }
+        if self.differs(|maps| maps.groups.map()) && !ready.is_empty() {
+            let ready: Vec<_> = ready.iter().map(|(index, live)| (*index, live)).collect();
+            self.to.maps.groups.swap_all(&ready)?;
+        }
+        Ok(ready.len() as u64)
+    }
+
+    /// All pins that the other tables do not have yet.
+    pub(super) fn pins(&self) -> Result<Copied, InstanceError> {
+        let differs = self.differs(|maps| maps.pins.map());
+        // A table that stays has nothing to be copied, and would be read for nothing.
+        if !differs && !self.differs(|maps| maps.flow_pins.map()) {
+            return Ok(Copied::default());
+        }
+        Ok(pins::copy(&self.from.pins()?, &self.to.pins()?)?)
+    }
+
+    /// Packets and bytes of shards, moved: what was counted of one between the two looks at its
+    /// counters may be lost, which takes microseconds.
+    pub(super) fn counters(&self) -> Result<(), SysError> {
+        if !self.differs(|maps| maps.shards.map()) {
+            return Ok(());
+        }
+        let (from, to) = (&self.from.maps.shards, &self.to.maps.shards);
+        let members = |egress: &Egress| u32::from(egress.limits.groups.members());
+        let (old, new) = (members(self.from), members(self.to));
+        let mut counted = Vec::new();
+        from.for_each(|index, cpus| {
+            if cpus.iter().any(|cpu| cpu.packets | cpu.bytes != 0) {
+                counted.push((index, cpus.to_vec()));
+            }
+        })?;
+        for (index, cpus) in counted {
+            let (group, slot) = (index / old, index % old);
+            let there = group * new + slot;
+            // A slot that was never used has nothing counted.
+            if slot < new && there < to.map().shape().max_entries {
+                add(to, there, &cpus)?;
+            }
+            from.set(index, &abi::ShardStats::default())?;
+        }
+        Ok(())
+    }
+
+    /// Makes the counts of tenants' pins what their numbers are, as far as packets let that be seen;
+    /// the number of tenants of whom it cannot.
+    pub(super) fn recount(&self) -> Result<u64, InstanceError> {
+        let maps = &self.to.maps;
+        let replaced = [
+            self.differs(|maps| maps.pins.map()),
+            self.differs(|maps| maps.flow_pins.map()),
+            self.differs(|maps| maps.pin_use.map()),
+        ];
+        if !replaced.contains(&true) {
+            return Ok(0);
+        }
+        let mut uncertain = 0;
+        for _ in 0..COUNTS {
+            uncertain = 0;
+            let before = usage(&maps.pin_use)?;
+            let mut counts = BTreeMap::<u32, u64>::new();
+            count(&maps.pins, |key| key.table_id, &mut counts)?;
+            count(&maps.flow_pins, |key| key.table_id, &mut counts)?;
+            for (table, after) in usage(&maps.pin_use)? {
+                let counted = counts.get(&table).copied().unwrap_or(0);
+                let Some(before) = before.get(&table) else {
+                    continue;
+                };
+                let (least, most) = (before.pins.min(after.pins), before.pins.max(after.pins));
+                if (least..=most).contains(&counted) {
+                    continue;
+                }
+                if least != most {
+                    uncertain += 1;
+                    continue;
+                }
+                let right = abi::PinUse {
+                    pins: counted,
+                    ..after
+                };
+                maps.pin_use.update(&table, &right, Update::Replace)?;
+            }
+            if uncertain == 0 {
+                break;
+            }
+        }
+        Ok(uncertain)
+    }
+}
+
+/// Adds to what is counted at `index`, for each CPU.
+fn add(
+    to: &PerCpuArray<abi::ShardStats>,
+    index: u32,
+    more: &[abi::ShardStats],
+) -> Result<(), SysError> {
+    let mut sums = to.get(index)?;
+    for (sum, more) in sums.iter_mut().zip(more) {
+        sum.packets = sum.packets.wrapping_add(more.packets);
+        sum.bytes = sum.bytes.wrapping_add(more.bytes);
+    }
+    // Whole words of eight bytes, as the kernel wants them.
+    to.map().update(
+        bytemuck::bytes_of(&index),
+        bytemuck::cast_slice(&sums),
+        Update::Any,
+    )
+}
+
+fn usage(map: &Hash<u32, abi::PinUse>) -> Result<BTreeMap<u32, abi::PinUse>, SysError> {
+    let mut usage = BTreeMap::new();
+    map.for_each(|table, row| {
+        usage.insert(*table, *row);
+        ControlFlow::Continue(())
+    })?;
+    Ok(usage)
+}
+
+fn count<K: Pod>(
+    pins: &Hash<K, abi::Pin>,
+    table_of: fn(&K) -> u32,
+    counts: &mut BTreeMap<u32, u64>,
+) -> Result<(), SysError> {
+    pins.for_each(|key, _| {
+        *counts.entry(table_of(key)).or_default() += 1;
+        ControlFlow::Continue(())
+    })
+}
