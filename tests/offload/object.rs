@@ -8,7 +8,7 @@ use guideway::kernel::offload_object::Options;
 
 use crate::netns::{ifindex, isolated, veth};
 
-const OBJECT: &str = concat!(env!("OUT_DIR"), "/quiclb_offload.bpf.o");
+const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/quiclb_offload.bpf.o"));
 
 /// Helpers that cards have, by the kernel's numbers: look up, update and delete an element.
 const HELPERS: [i32; 3] = [1, 2, 3];
@@ -51,8 +51,7 @@ fn sections(file: &[u8]) -> Vec<Section> {
 
 fn instructions() -> Vec<Instruction> {
     const EXECUTABLE: u64 = 4;
-    let file = std::fs::read(OBJECT).expect("the object");
-    let sections = sections(&file);
+    let sections = sections(OBJECT);
     let code = sections
         .iter()
         .filter(|section| section.flags & EXECUTABLE != 0);
