@@ -319,6 +319,37 @@ fn a_class_that_two_claim_has_the_shares_of_the_one_that_is_kept() {
         }
     }
     world.0.groups.push(twin.clone());
+    // Somebody else's keeps the other one there.
+    let foreign = Route {
+        origin: Origin(7),
+        target: world.0.routes[&key(1, Class::Nat66)].target,
+    };
+    let Target::Group {
+        argument,
+        incarnation,
+        fnv5,
+        fnv12,
+        ..
+    } = foreign.target
+    else {
+        panic!("{foreign:?}");
+    };
+    let group = kept.group;
+    let target = Target::Group {
+        argument,
+        group,
+        incarnation,
+        fnv5,
+        fnv12,
+    };
+    world
+        .0
+        .routes
+        .insert(key(7, Class::Nat66), Route { target, ..foreign });
+    for table in [1, 2] {
+        let again = world.0.routes[&key(1, Class::Nat66)];
+        world.0.routes.insert(key(table, Class::Nat66), again);
+    }
     let plan = reconcile(&world.0, &hashed(list([dual(1), shard66(2)])));
     let effect = of(&plan, Class::Nat66);
     assert_eq!(effect.group, Some(twin.group));
