@@ -33,3 +33,6 @@ pub mod pcc {}
 
 #[doc = include_str!("docs/state.md")]
 pub mod state {}
+
+#[doc = include_str!("docs/upgrade.md")]
+pub mod upgrade {}

@@ -15,6 +15,8 @@
 //! - [`guide::affinity`]: when a connection keeps its backend and when it can still break;
 //!   [`guide::pcc`], [`guide::lru`]: what comes of other ways.
 //! - [`guide::keys`]: server IDs in connection IDs, encrypted or not.
+//! - [`guide::upgrade`]: another program under traffic, back again, and what to do when that was
+//!   interrupted.
 //! - [`guide::architecture`], [`guide::datapath`], [`guide::state`]: how it works.
 //!
 //! # Types

@@ -112,6 +112,10 @@ pub(crate) enum Verb {
     Retire(RetireArgs),
     /// Take the program off interfaces; programs of others stay
     Detach(DetachArgs),
+    /// Have every interface run this build's program; groups, routes and pins stay
+    Upgrade(UpgradeArgs),
+    /// Go back to the program before
+    Rollback(UpgradeArgs),
     /// Show which shard carries a packet that no pin holds; asks nothing of this machine
     Place(PlaceArgs),
     /// Keep this node's egress in line with its shards, until SIGTERM; SIGHUP reads the
@@ -407,6 +411,19 @@ pub(crate) struct DetachArgs {
 }
 
 impl DetachArgs {
+    pub(crate) fn wait(&self) -> Duration {
+        Duration::from_secs(self.wait.into())
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct UpgradeArgs {
+    /// How many seconds to wait for another process that changes the instance
+    #[arg(long, value_name = "SECONDS", default_value_t = 2)]
+    wait: u32,
+}
+
+impl UpgradeArgs {
     pub(crate) fn wait(&self) -> Duration {
         Duration::from_secs(self.wait.into())
     }

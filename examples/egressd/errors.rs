@@ -4,7 +4,7 @@
 use guideway::egress::document::Error;
 use guideway::egress::explain::ExplainError;
 use guideway::egress::trace::TraceError;
-use guideway::egress::InstanceError;
+use guideway::egress::{InstanceError, UpgradeError};
 use guideway::kernel::statedir::StateError;
 
 use crate::tool::Failure;
@@ -17,6 +17,12 @@ impl From<Error> for Failure {
 
 impl From<InstanceError> for Failure {
     fn from(error: InstanceError) -> Self {
+        Self::new(error.kind(), &error).remedy(error.remedy())
+    }
+}
+
+impl From<UpgradeError> for Failure {
+    fn from(error: UpgradeError) -> Self {
         Self::new(error.kind(), &error).remedy(error.remedy())
     }
 }

@@ -12,6 +12,8 @@
 //! egressd migrate --pins 262144   other limits, while packets go on
 //! egressd retire nat66            a class's group, when no route leads to it
 //! egressd detach                  off the interfaces
+//! egressd upgrade                 this build's program in the place of the one that runs
+//! egressd rollback                the program before
 //! egressd run                     keep it in line with a list of shards and the network
 //! egressd attach tap0 ...         the program and routes for one more tenant's interface
 //! egressd check                   whether run would start, and which shards its source lists
@@ -38,6 +40,7 @@ mod run;
 mod schema;
 mod status;
 mod trace;
+mod upgrade;
 
 #[path = "../common/tool/mod.rs"]
 mod tool;
@@ -64,6 +67,8 @@ fn run(cli: &Cli, output: &Output) -> Result<Done, Failure> {
         Verb::Migrate(arguments) => migrate::run(arguments, &state, output),
         Verb::Retire(arguments) => retire::run(arguments, &state, output),
         Verb::Detach(arguments) => detach::run(arguments, &state, output),
+        Verb::Upgrade(arguments) => upgrade::run(arguments, &state, output),
+        Verb::Rollback(arguments) => upgrade::back(arguments, &state, output),
         Verb::Place(arguments) => place::run(arguments, output),
         Verb::Run(arguments) => run::run(arguments, &cli.flags(&arguments.flags), output),
         Verb::Attach(arguments) => attach::run(arguments, &cli.flags(&arguments.flags), output),

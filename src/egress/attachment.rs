@@ -11,8 +11,9 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::error::InstanceError;
-use super::instance::{Egress, Writer};
+use super::instance::{Egress, Writer, PROGRAM};
 use crate::error::ErrorKind;
+use crate::kernel::exchange::Programs;
 use crate::kernel::program::Program;
 use crate::kernel::record::{self, RecordError};
 use crate::kernel::statedir::Section;
@@ -23,6 +24,8 @@ use crate::kernel::SysError;
 const RECORD: &str = "gw_eg_filter";
 const LINK: &str = "tcx";
 const FILTER: &str = "clsact";
+/// A filter's record before it has its name.
+const DRAFT: &str = "clsact-draft";
 
 /// How the program is on an interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -134,6 +137,33 @@ pub(super) enum Holder {
 }
 
 impl Holder {
+    /// The program of the instance that the interface with this index runs through it; none if it
+    /// runs no such, or is gone.
+    pub(super) fn runs(
+        &self,
+        ifindex: u32,
+        programs: &Programs,
+    ) -> Result<Option<u32>, AttachmentError> {
+        let (filter, known) = match self {
+            Self::Tcx(link) => {
+                let state = link.state()?;
+                return Ok(state.ifindex.map(|_| state.program_id));
+            }
+            Self::Clsact(filter, known) => (filter, *known),
+        };
+        // Its record may be older than what it runs.
+        let ids = programs.all().map(Program::id);
+        for id in std::iter::once(known).chain(ids) {
+            match ClsactFilter::find(id, ifindex) {
+                Ok(Some(found)) if found.id() == filter.id() => return Ok(Some(id)),
+                Ok(_) => {}
+                Err(AttachError::NoInterface { .. }) => return Ok(None),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(None)
+    }
+
     /// Keeps it in another state directory, too: `pin` tells where by its name. Whatever it runs now,
     /// it is about to run the program with this number.
     pub(super) fn keep(
@@ -200,7 +230,27 @@ impl Egress {
     /// # Errors
     /// The state directory cannot be read, or a record in it.
     pub fn attachments(&self) -> Result<Vec<AttachmentView>, AttachmentError> {
-        let mut views = Vec::new();
+        let programs = Programs::open(&self.dir, PROGRAM).map_err(AttachError::from)?;
+        let view = |(ifindex, holder): (u32, Holder)| {
+            Ok(AttachmentView {
+                ifindex,
+                how: match &holder {
+                    Holder::Tcx(link) => Attached::Tcx {
+                        link_id: link.state()?.id,
+                    },
+                    Holder::Clsact(filter, _) => Attached::Clsact {
+                        filter: filter.id(),
+                    },
+                },
+                program_id: holder.runs(ifindex, &programs)?,
+            })
+        };
+        self.holders()?.into_iter().map(view).collect()
+    }
+
+    /// What holds the program on interfaces, in the order of their indices.
+    pub(super) fn holders(&self) -> Result<Vec<(u32, Holder)>, AttachmentError> {
+        let mut holders = Vec::new();
         for name in self.dir.pins(Section::Links)? {
             let Some((ifindex, kind)) = name.split_once('-') else {
                 continue;
@@ -208,58 +258,18 @@ impl Egress {
             let Ok(ifindex) = ifindex.parse() else {
                 continue;
             };
-            views.extend(match kind {
-                LINK => self.link_view(ifindex)?,
-                FILTER => self.filter_view(ifindex)?,
-                _ => None,
-            });
-        }
-        views.sort_by_key(|view: &AttachmentView| view.ifindex);
-        Ok(views)
-    }
-
-    /// What keeps the program, by the index of the interface.
-    pub(super) fn holders(&self) -> Result<Vec<(u32, Holder)>, AttachmentError> {
-        let mut holders = Vec::new();
-        for view in self.attachments()? {
-            let holder = match view.how {
-                Attached::Tcx { .. } => self.link(view.ifindex)?.map(Holder::Tcx),
-                Attached::Clsact { .. } => self.filter(view.ifindex)?.map(|known| {
-                    let filter = known.filter(view.ifindex);
+            let holder = match kind {
+                LINK => self.link(ifindex)?.map(Holder::Tcx),
+                FILTER => self.filter(ifindex)?.map(|known| {
+                    let filter = known.filter(ifindex);
                     Holder::Clsact(filter, known.program_id)
                 }),
+                _ => None,
             };
-            holders.extend(holder.map(|holder| (view.ifindex, holder)));
+            holders.extend(holder.map(|holder| (ifindex, holder)));
         }
+        holders.sort_by_key(|(ifindex, _)| *ifindex);
         Ok(holders)
-    }
-
-    fn link_view(&self, ifindex: u32) -> Result<Option<AttachmentView>, AttachmentError> {
-        let Some(link) = self.link(ifindex)? else {
-            return Ok(None);
-        };
-        let state = link.state()?;
-        Ok(Some(AttachmentView {
-            ifindex,
-            how: Attached::Tcx { link_id: state.id },
-            program_id: state.ifindex.map(|_| state.program_id),
-        }))
-    }
-
-    fn filter_view(&self, ifindex: u32) -> Result<Option<AttachmentView>, AttachmentError> {
-        let Some(known) = self.filter(ifindex)? else {
-            return Ok(None);
-        };
-        let there = match ClsactFilter::find(known.program_id, ifindex) {
-            Ok(found) => found.is_some_and(|found| found.id() == known.id()),
-            Err(AttachError::NoInterface { .. }) => false,
-            Err(error) => return Err(error.into()),
-        };
-        Ok(Some(AttachmentView {
-            ifindex,
-            how: Attached::Clsact { filter: known.id() },
-            program_id: there.then_some(known.program_id),
-        }))
     }
 
     fn link(&self, ifindex: u32) -> Result<Option<TcxLink>, AttachmentError> {
@@ -349,12 +359,31 @@ impl Writer {
     }
 
     fn record(&self, filter: &ClsactFilter) -> Result<Attached, AttachmentError> {
-        let map = write_record(filter, self.program.id())?;
-        let name = pin(filter.ifindex(), FILTER);
-        self.lock.unpin(Section::Links, &name)?;
-        map.pin(&self.dir.pin(Section::Links, &name))?;
+        self.record_of(filter, self.program.id())
+    }
+
+    /// Writes down that a filter runs this program.
+    pub(super) fn record_of(
+        &self,
+        filter: &ClsactFilter,
+        program_id: u32,
+    ) -> Result<Attached, AttachmentError> {
+        let map = write_record(filter, program_id)?;
+        let [draft, name] = [DRAFT, FILTER].map(|kind| pin(filter.ifindex(), kind));
+        self.lock.unpin(Section::Links, &draft)?;
+        map.pin(&self.dir.pin(Section::Links, &draft))?;
+        self.lock.rename(Section::Links, &draft, &name)?;
         let filter = filter.id();
         Ok(Attached::Clsact { filter })
+    }
+
+    /// Removes records that were never finished.
+    pub(super) fn remove_drafts(&self) -> Result<(), SysError> {
+        let names = self.dir.pins(Section::Links)?.into_iter();
+        for name in names.filter(|name| name.ends_with(DRAFT)) {
+            self.lock.unpin(Section::Links, &name)?;
+        }
+        Ok(())
     }
 
     /// Takes the program off an interface and makes sure that it is gone; whether it was there.

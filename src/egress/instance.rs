@@ -126,22 +126,31 @@ impl Egress {
         let limits = limits(dir)?;
         let shapes = shapes(&limits)?;
         let maps = Maps::from(|name| open_map(dir, &shapes, name))?;
-        let path = dir.pin(Section::Programs, PROGRAM);
-        let program = Program::open(&path)?;
-        let used = program.map_ids();
-        for (map, name) in maps.all().into_iter().zip(Maps::NAMES) {
-            if !used.contains(&map.id()) {
-                let path = path.display().to_string();
-                return Err(InstanceError::Mixed { path, map: name });
-            }
-        }
-        Ok(Self {
+        let program = Program::open(&dir.pin(Section::Programs, PROGRAM))?;
+        let egress = Self {
             dir: dir.clone(),
             limits,
             program,
             maps,
             barrier: WriteBarrier::below(dir.path()),
-        })
+        };
+        egress.check_program(&egress.program, PROGRAM)?;
+        Ok(egress)
+    }
+
+    /// A program that uses other maps than those pinned beside it, under this name, counts and routes
+    /// elsewhere.
+    pub(super) fn check_program(&self, program: &Program, pin: &str) -> Result<(), InstanceError> {
+        let used = program.map_ids();
+        let mut maps = self.maps.all().into_iter().zip(Maps::NAMES);
+        match maps.find(|(map, _)| !used.contains(&map.id())) {
+            Some((_, map)) => {
+                let path = self.dir.pin(Section::Programs, pin);
+                let path = path.display().to_string();
+                Err(InstanceError::Mixed { path, map })
+            }
+            None => Ok(()),
+        }
     }
 
     /// Whether what is pinned in the directory still are these maps. They are not when the state was
@@ -287,16 +296,19 @@ impl Writer {
         let mut lock = dir.lock_within(PATIENCE)?;
         dir.version()?;
         settle(&mut lock)?;
-        Ok(Self::new(Egress::open(dir)?, lock))
+        Self::new(Egress::open(dir)?, lock)
     }
 
-    pub(super) fn new(egress: Egress, lock: StateDirLock) -> Self {
+    /// Finishes or undoes what an interrupted exchange of the program has left.
+    pub(super) fn new(egress: Egress, lock: StateDirLock) -> Result<Self, InstanceError> {
         let marks = vec![HighWater::default(); egress.limits.groups.groups().into()];
-        Self {
+        let mut writer = Self {
             egress,
             lock,
             marks,
             sweeper: None,
-        }
+        };
+        writer.settle_program()?;
+        Ok(writer)
     }
 }

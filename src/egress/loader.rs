@@ -10,6 +10,7 @@ use super::instance::{
 use super::limits::Limits;
 use super::migrate::{settle, Settled};
 use crate::abi;
+use crate::kernel::build::Build;
 use crate::kernel::egress_object::Options;
 use crate::kernel::map::{Map, Update};
 use crate::kernel::netdev;
@@ -100,7 +101,7 @@ impl Loader {
         WriteBarrier::below(self.dir.path()).create()?;
         self.check_limits()?;
         let writer = match Egress::open(&self.dir) {
-            Ok(egress) => Writer::new(egress, lock),
+            Ok(egress) => Writer::new(egress, lock)?,
             Err(error) if error.is_repairable() => self.repair(lock)?,
             Err(error) => return Err(error),
         };
@@ -114,7 +115,7 @@ impl Loader {
         store_meta(&draft, &self.dir, limits, AbiVersion::EGRESS)?;
         WriteBarrier::below(draft.path()).create()?;
         let lock = draft.publish()?;
-        Ok(Writer::new(
+        Writer::new(
             Egress {
                 dir: self.dir.clone(),
                 limits,
@@ -123,31 +124,21 @@ impl Loader {
                 barrier: WriteBarrier::below(self.dir.path()),
             },
             lock,
-        ))
+        )
     }
 
     /// Loads the program around the maps that are there, and pins what was missing.
     fn repair(&self, lock: StateDirLock) -> Result<Writer, InstanceError> {
-        let limits = limits(&self.dir)?;
-        let shapes = shapes(&limits)?;
-        let (mut present, mut missing) = (Vec::new(), Vec::new());
-        for name in Maps::NAMES {
-            match open_map(&self.dir, &shapes, name) {
-                Ok(map) => present.push(map),
-                Err(InstanceError::Map(error)) if error.is_not_found() => missing.push(name),
-                Err(error) => return Err(error),
-            }
-        }
-        let mut object = around(&limits, &present)?;
+        let (mut object, missing) = load_around(&self.dir)?;
         lock.unpin(Section::Programs, PROGRAM)?;
         for &name in &missing {
             let map = object.take_map(name)?;
             map.pin(&self.dir.pin(Section::Maps, name))?;
         }
-        object
-            .program
-            .pin(&self.dir.pin(Section::Programs, PROGRAM))?;
-        let writer = Writer::new(Egress::open(&self.dir)?, lock);
+        let pin = |name: &str| self.dir.pin(Section::Programs, name);
+        object.program.pin(&pin(PROGRAM))?;
+        build().store(&object.program, pin)?;
+        let writer = Writer::new(Egress::open(&self.dir)?, lock)?;
         writer.publish_stored(&missing)?;
         Ok(writer)
     }
@@ -174,7 +165,9 @@ pub(super) fn around(limits: &Limits, reuse: &[Map]) -> Result<Object, InstanceE
 
 /// Pins a program and all of its maps.
 pub(super) fn pin_all(draft: &Draft, mut object: Object) -> Result<(Program, Maps), InstanceError> {
-    object.program.pin(&draft.pin(Section::Programs, PROGRAM))?;
+    let pin = |name: &str| draft.pin(Section::Programs, name);
+    object.program.pin(&pin(PROGRAM))?;
+    build().store(&object.program, pin)?;
     let maps = Maps::from(|name| {
         let map = object.take_map(name)?;
         map.pin(&draft.pin(Section::Maps, name))?;
@@ -203,4 +196,26 @@ pub(super) fn store_meta(
     map.freeze()?;
     map.pin(&draft.pin(Section::Maps, EGRESS_META_MAP))?;
     Ok(())
+}
+
+/// What this build's program is made of.
+pub(super) fn build() -> Build {
+    Options::default().build()
+}
+
+/// Loads this build's program around the maps of an instance that there are, each of which must have
+/// the shape that the program wants; gives it with the names of those that there are not. Nothing is
+/// pinned or attached.
+pub(super) fn load_around(dir: &StateDir) -> Result<(Object, Vec<&'static str>), InstanceError> {
+    let limits = limits(dir)?;
+    let shapes = shapes(&limits)?;
+    let (mut present, mut missing) = (Vec::new(), Vec::new());
+    for name in Maps::NAMES {
+        match open_map(dir, &shapes, name) {
+            Ok(map) => present.push(map),
+            Err(InstanceError::Map(error)) if error.is_not_found() => missing.push(name),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok((around(&limits, &present)?, missing))
 }

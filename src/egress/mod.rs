@@ -45,9 +45,11 @@ pub mod schema;
 mod tenants;
 mod ticket;
 pub mod trace;
+mod upgrade;
 mod warning;
 
-pub use crate::kernel::exchange::Aborted;
+pub use crate::kernel::build::Build;
+pub use crate::kernel::exchange::{Aborted, ProgramChange, Seen, SeenHow, Step as UpgradeStep};
 pub use attachment::{Attached, AttachmentError, AttachmentView};
 pub use census::{ForeignRoute, RouteCensus};
 pub use counters::Stats;
@@ -70,4 +72,5 @@ pub use routes::{RouteWriteGuard, VerifyError};
 pub use rows::RouteRow;
 pub use tenants::{RemovedTenant, TenantError};
 pub use ticket::{GroupTicket, TicketError, To};
+pub use upgrade::{HookUpgraded, UpgradeError, UpgradeKind, UpgradeSchema, Upgraded};
 pub use warning::{warnings, InterfaceWarning};

@@ -24,6 +24,9 @@ pub const STATUS: &str = include_str!("schema/status.json");
 /// The schema of what was detached.
 pub const DETACH: &str = include_str!("schema/detach.json");
 
+/// The schema of what became of a program that was to be exchanged.
+pub const UPGRADE: &str = include_str!("schema/upgrade.json");
+
 /// The schema of a line of pins.
 pub const PIN: &str = include_str!("schema/pin.json");
 
@@ -38,8 +41,8 @@ pub const RETIRE: &str = include_str!("schema/retire.json");
 
 /// Names of all schemas, that of the specification included.
 pub const NAMES: &[&str] = &[
-    "spec", "plan", "apply", "explain", "trace", "status", "detach", "pin", "sweep", "migrate",
-    "retire",
+    "spec", "plan", "apply", "explain", "trace", "status", "detach", "upgrade", "pin", "sweep",
+    "migrate", "retire",
 ];
 
 /// The schema of this name, if there is one.
@@ -52,6 +55,7 @@ pub fn named(name: &str) -> Option<&'static str> {
         "trace" => Some(TRACE),
         "status" => Some(STATUS),
         "detach" => Some(DETACH),
+        "upgrade" => Some(UPGRADE),
         "pin" => Some(PIN),
         "sweep" => Some(SWEEP),
         "migrate" => Some(MIGRATE),
@@ -71,6 +75,7 @@ pub fn generate(name: &str) -> Option<String> {
         "trace" => Some(of::<super::trace::TraceDocument>(name)),
         "status" => Some(of::<super::document::StatusDocument>(name)),
         "detach" => Some(of::<super::document::DetachDocument>(name)),
+        "upgrade" => Some(of::<super::Upgraded>(name)),
         "pin" => Some(of::<super::document::PinDocument>(name)),
         "sweep" => Some(of::<super::document::SweepDocument>(name)),
         "migrate" => Some(of::<super::document::MigrateDocument>(name)),

@@ -228,7 +228,7 @@ pub fn interface_index(name: &str) -> Result<u32, AttachError> {
     })
 }
 
-pub(super) fn interface_name(ifindex: u32) -> Option<String> {
+pub(crate) fn interface_name(ifindex: u32) -> Option<String> {
     let name = nix::net::if_::if_indextoname(ifindex).ok()?;
     // nix 0.31 takes the null pointer of a failure for success.
     Some(name.to_string_lossy().into_owned()).filter(|name| !name.is_empty())

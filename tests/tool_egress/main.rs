@@ -10,6 +10,7 @@ mod migrating;
 mod pinned;
 mod place;
 mod status;
+mod upgrading;
 mod usage;
 
 #[path = "../common/netns.rs"]

@@ -58,6 +58,9 @@ pub(crate) fn run(arguments: &RunArgs, flags: &Flags, output: &Output) -> Result
     let opened = state::open(&config)?;
     let how = if opened.made { "made" } else { "opened" };
     log.info("state", &format!("{how} {}", opened.dir.path().display()));
+    if let Some(upgraded) = &opened.upgraded {
+        report::upgraded(upgraded, &log);
+    }
     let source = inputs::source(&config.source)?;
     let monitor = inputs::monitor(&config, &log)?;
     let counting = Counting::new(&config, lacks);

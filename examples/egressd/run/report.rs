@@ -5,8 +5,33 @@ use guideway::control::sweep::Swept;
 use guideway::control::Outcome;
 use guideway::control::{Desired, Mode, Pool, Problem, Step};
 
-use super::log::Wrong;
+use guideway::egress::{UpgradeError, Upgraded};
+
+use super::log::{Log, Wrong};
 use super::worker::Done;
+
+/// What became of a program that another build had loaded. Where it could not be exchanged that one
+/// goes on, as the maps are the same.
+pub(crate) fn upgraded(upgraded: &Result<Upgraded, UpgradeError>, log: &Log) {
+    let event = "program";
+    match upgraded {
+        Ok(upgraded) => {
+            let program = &upgraded.program;
+            let (old, new) = (program.old_program_id, program.new_program_id);
+            let count = upgraded.interfaces.len();
+            log.info(
+                event,
+                &format!("{new} in the place of {old} on {count} interfaces"),
+            );
+            for one in &upgraded.interfaces {
+                if let Some(error) = &one.error {
+                    log.warning(event, &format!("{}: {error}", one.interface));
+                }
+            }
+        }
+        Err(error) => log.error(event, &format!("that of another build goes on: {error}")),
+    }
+}
 
 /// Everything that is wrong after a sweep. The same texts come again as long as it is.
 pub(crate) fn wrong(done: &Done, source: Option<String>) -> Vec<Wrong> {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! The state that the daemon publishes in, and the right to do so.
 
-use guideway::egress::{Limits, Loader};
+use guideway::egress::{Limits, Loader, UpgradeError, Upgraded};
 use guideway::error::ErrorKind;
 use guideway::group::HashMode;
 use guideway::kernel::statedir::{PublisherLock, StateDir};
@@ -13,6 +13,8 @@ use crate::tool::Failure;
 pub(crate) struct Opened {
     pub(crate) dir: StateDir,
     pub(crate) made: bool,
+    /// What became of a program that was not this build's; none if it was.
+    pub(crate) upgraded: Option<Result<Upgraded, UpgradeError>>,
     _publisher: PublisherLock,
 }
 
@@ -28,10 +30,17 @@ pub(crate) fn open(config: &Config) -> Result<Opened, Failure> {
     }
     let publisher = dir.publisher().map_err(|error| about(error.into()))?;
     let writer = Loader::new(&dir).open();
-    let writer = writer.map_err(|error| about(error.into()))?;
+    let mut writer = writer.map_err(|error| about(error.into()))?;
     require(&writer.limits(), &config.limits).map_err(about)?;
+    let ours = writer.runs_this_build().map_err(UpgradeError::from);
+    let upgraded = match ours {
+        Ok(true) => None,
+        Ok(false) => Some(writer.upgrade()),
+        Err(error) => Some(Err(error)),
+    };
     Ok(Opened {
         made,
+        upgraded,
         _publisher: publisher,
         dir: dir.clone(),
     })

@@ -21,7 +21,10 @@ use crate::egress::{
 use crate::encap::Encap;
 use crate::group::{Class, Counters, GroupId, Slot, Snapshot};
 use crate::hex;
+use crate::kernel::build::Build;
 use crate::kernel::clock;
+use crate::kernel::exchange::Role;
+use crate::kernel::program::Program;
 use crate::kernel::statedir::StateDir;
 use crate::reason::egress::EndKind;
 use crate::route::{Origin, TableId};
@@ -51,6 +54,7 @@ fn look_at(dir: &StateDir) -> Result<StatusDocument, Error> {
     let egress = Egress::open(dir)?;
     let (pins, drift) = pins_and_drift(&egress)?;
     let groups = egress.groups_as_they_are()?;
+    let programs = egress.programs()?;
     let look = Look {
         encap: egress.encap()?,
         groups: groups.known,
@@ -64,6 +68,10 @@ fn look_at(dir: &StateDir) -> Result<StatusDocument, Error> {
         preflight: preflight(dir),
         keeper: egress.loop_report().map_err(|error| error.to_string()),
         now_ns: clock::monotonic_ns(),
+        build: egress.build_of(egress.program())?,
+        is_of_this_build: egress.runs_this_build()?,
+        next_program: programs.get(Role::Next).map(Program::id),
+        previous_program: programs.get(Role::Previous).map(Program::id),
         pins,
         drift,
     };
@@ -77,6 +85,8 @@ fn look_at(dir: &StateDir) -> Result<StatusDocument, Error> {
             id: program.id(),
             name: program.name().to_owned(),
             tag: hex::encode(&program.tag()),
+            build: look.build.clone(),
+            previous_id: look.previous_program,
         },
         preflight: look.preflight.iter().map(check).collect(),
         keeper: look.keeper(),
@@ -173,6 +183,10 @@ pub(super) struct Look {
     pub(super) keeper: Result<Option<LoopReport>, String>,
     /// When that was looked at, by the monotonic clock.
     pub(super) now_ns: u64,
+    pub(super) build: Option<Build>,
+    pub(super) is_of_this_build: bool,
+    pub(super) next_program: Option<u32>,
+    pub(super) previous_program: Option<u32>,
     pub(super) pins: pins::Status,
     pub(super) drift: BTreeMap<TableId, i64>,
 }

@@ -31,6 +31,7 @@ impl Look {
         self.of_interfaces(&mut findings);
         self.of_tenants(&mut findings);
         self.of_pins(&mut findings);
+        self.of_program(&mut findings);
         for end in [End::BadSnapshot, End::MemberDead] {
             let count = self.stats.ends.get(&end).copied().unwrap_or(0);
             if count > 0 {
@@ -231,6 +232,28 @@ impl Look {
                 );
                 findings.push(Finding::new(FindingCode::QuotaReached, object, message));
             }
+        }
+    }
+
+    fn of_program(&self, findings: &mut Vec<Finding>) {
+        let object = format!("program {}", self.program);
+        if !self.is_of_this_build {
+            let message = match &self.build {
+                Some(build) => format!("is of build {build}, which is not this tool's"),
+                None => "nothing tells of which build it is".to_owned(),
+            };
+            findings.push(Finding::new(FindingCode::OtherBuild, &object, message));
+        }
+        if let Some(next) = self.next_program {
+            let of = |id| {
+                let views = self.attachments.iter();
+                views.filter(|view| view.program_id == Some(id)).count()
+            };
+            let (new, old) = (of(next), of(self.program));
+            let message = format!(
+                "{new} interfaces run program {next}, which is to follow, and {old} this one"
+            );
+            findings.push(Finding::new(FindingCode::OpenExchange, &object, message));
         }
     }
 

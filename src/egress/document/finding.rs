@@ -62,6 +62,10 @@ choice! {
         InterruptedMigration = "interrupted-migration",
         /// The maps are of an older layout.
         OlderLayout = "older-layout",
+        /// The program was loaded by another build of the library than the one that looks.
+        OtherBuild = "other-build",
+        /// An exchange of the program has come to some interfaces only, or is under way.
+        OpenExchange = "open-exchange",
         /// The program met what it never should.
         Internal = "internal",
     }
@@ -80,6 +84,8 @@ impl FindingCode {
             | Self::AbandonedTenant
             | Self::PinsFill
             | Self::QuotaReached
+            | Self::OtherBuild
+            | Self::OpenExchange
             | Self::OlderLayout => Severity::Warning,
             Self::NoConfiguration
             | Self::NobodyActive
@@ -116,6 +122,8 @@ impl FindingCode {
             Self::StaleSweep => Some("see whether egressd run goes on, and what it says"),
             Self::InterruptedMigration => Some("migrate, apply or run ends it"),
             Self::OlderLayout => Some("migrate, without limits, brings it to this version"),
+            Self::OtherBuild => Some("upgrade it, or use the tool of its build"),
+            Self::OpenExchange => Some("upgrade again, or rollback"),
             Self::PinsFill => Some("pins --expire removes those that nobody uses"),
             Self::NobodyActive
             | Self::BelowMinimum

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use crate::kernel::attach::interface_name;
 use crate::kernel::netdev::{self, Interface};
 use crate::kernel::SysError;
 
@@ -17,6 +18,14 @@ pub struct InterfaceName {
     pub ifindex: u32,
     /// Its name; none where it does not exist any more.
     pub name: Option<String>,
+}
+
+impl InterfaceName {
+    /// What the interface with this index is called now.
+    pub(crate) fn of(ifindex: u32) -> Self {
+        let name = interface_name(ifindex);
+        Self { ifindex, name }
+    }
 }
 
 impl std::fmt::Display for InterfaceName {

@@ -13,6 +13,7 @@ use crate::document::severity::Severity;
 use crate::egress::pins::Standings;
 use crate::egress::LoopMode;
 use crate::group::{Class, MemberState, State};
+use crate::kernel::build::Build;
 use crate::route::Prefix;
 use crate::srv6::BaseSid;
 
@@ -97,6 +98,10 @@ pub struct ProgramStatus {
     pub name: String,
     /// The kernel's digest of it, in hexadecimal digits.
     pub tag: String,
+    /// What it was made of; null if its build kept no record.
+    pub build: Option<Build>,
+    /// The kernel's number of the program before, to go back to; null if there is none.
+    pub previous_id: Option<u32>,
 }
 
 /// Something that the datapath needs or uses of the kernel.

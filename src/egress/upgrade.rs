@@ -1,0 +1,419 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! This build's program in the place of the one that runs on tenants' interfaces, and back to the one
+//! before.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::attachment::{AttachmentError, Holder};
+use super::document::InterfaceName;
+use super::error::InstanceError;
+use super::instance::{Egress, Writer, PROGRAM};
+use super::loader::{build, load_around};
+use crate::error::ErrorKind;
+use crate::kernel::barrier::wait_for_packets;
+use crate::kernel::build::Build;
+use crate::kernel::exchange::{
+    self, ask, run, Aborted, Fault, Hooks, Observer, Outcome, ProgramChange, ProgramPins, Programs,
+    Role, Seen, Settled, Step, Stopped,
+};
+use crate::kernel::program::Program;
+use crate::kernel::statedir::Section;
+use crate::kernel::tc::AttachError;
+use crate::kernel::{PinError, SysError};
+
+/// What became of the program.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct Upgraded {
+    /// Names this form.
+    pub schema: UpgradeSchema,
+    /// What was asked for.
+    pub kind: UpgradeKind,
+    /// Whether it is done: no interface runs another program of this instance. Where it is not, the
+    /// same again goes on, and a rollback returns.
+    pub done: bool,
+    /// Which program was exchanged for which; twice the same where this build's runs already.
+    #[serde(flatten)]
+    pub program: ProgramChange,
+    /// What became of each interface that the program is on.
+    pub interfaces: Vec<HookUpgraded>,
+    /// Milliseconds that the exchange took on the interface where it took longest: its packets meet
+    /// the new program from then on. None if nothing was exchanged.
+    pub swap_ms: Option<f64>,
+    /// What was seen of the new program.
+    #[serde(flatten)]
+    pub seen: Seen,
+}
+
+/// Names the form of what became of a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub enum UpgradeSchema {
+    /// The first form.
+    #[serde(rename = "guideway.egress.upgrade/v1")]
+    V1,
+}
+
+/// What was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum UpgradeKind {
+    /// This build's program.
+    Upgrade,
+    /// The program before.
+    Rollback,
+}
+
+/// What became of one interface.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct HookUpgraded {
+    /// The interface.
+    pub interface: InterfaceName,
+    /// The kernel's number of the program that it ran before; none if it ran none of this instance.
+    pub old_program_id: Option<u32>,
+    /// The kernel's number of the one that it runs now.
+    pub new_program_id: Option<u32>,
+    /// Why it does not run the program that it was to.
+    pub error: Option<String>,
+}
+
+/// Why every interface runs the program that it ran before.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum UpgradeError {
+    /// The instance cannot be read, or the program not loaded.
+    #[error(transparent)]
+    Instance(#[from] InstanceError),
+    /// It cannot be said where the program is attached.
+    #[error(transparent)]
+    Attachment(#[from] AttachmentError),
+    /// There is no program to go back to.
+    #[error("there is no program before the one that runs: nothing to go back to")]
+    NothingBefore,
+    /// It stopped. Each interface runs the one program or the other; whoever opens the instance next
+    /// finishes or undoes what had begun, unless it had come to some of them only.
+    #[error(transparent)]
+    Stopped(#[from] Stopped),
+}
+
+impl UpgradeError {
+    /// What a caller can do about it.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Instance(error) => error.kind(),
+            Self::Attachment(error) => error.kind(),
+            Self::NothingBefore => ErrorKind::NotFound,
+            Self::Stopped(error) => error.kind(),
+        }
+    }
+
+    /// What to do about it, where that is known.
+    pub fn remedy(&self) -> Option<&'static str> {
+        match self {
+            Self::Instance(error) => error.remedy(),
+            _ => None,
+        }
+    }
+}
+
+impl From<PinError> for UpgradeError {
+    fn from(error: PinError) -> Self {
+        Self::Instance(error.into())
+    }
+}
+
+impl From<SysError> for UpgradeError {
+    fn from(error: SysError) -> Self {
+        Self::Instance(error.into())
+    }
+}
+
+impl Egress {
+    /// Whether the program is the one that this build would load.
+    ///
+    /// # Errors
+    /// The kernel refuses to read what is known of it.
+    pub fn runs_this_build(&self) -> Result<bool, SysError> {
+        let known = self.build_of(&self.program)?;
+        Ok(known.is_some_and(|known| known.makes_the_same(&build())))
+    }
+
+    /// The pinned programs.
+    pub(super) fn programs(&self) -> Result<Programs, InstanceError> {
+        Ok(Programs::open(&self.dir, PROGRAM)?)
+    }
+
+    /// What a pinned program was made of; none if its build kept no record.
+    pub(super) fn build_of(&self, program: &Program) -> Result<Option<Build>, SysError> {
+        Build::of(&self.dir, program.id())
+    }
+}
+
+impl Writer {
+    /// Has every interface run this build's program, loaded around the maps that are there: groups,
+    /// routes, pins and counters stay, and each packet is handled by the old program or by the new
+    /// one. The old one stays pinned, to go [back](Self::rollback) to. Where this build's program runs
+    /// already, nothing is done.
+    ///
+    /// Blocks until a packet was counted, up to a quarter of a second, after the second or so that
+    /// loading takes. An interface that refuses keeps the old program, and the others are exchanged:
+    /// see [`Upgraded::done`]. Minimum kernel: 6.1. Takes CAP_BPF and CAP_NET_ADMIN.
+    ///
+    /// # Errors
+    /// [`UpgradeError`]: the old program runs.
+    pub fn upgrade(&mut self) -> Result<Upgraded, UpgradeError> {
+        self.upgrade_observed(exchange::PATIENCE, |_| Ok(()))
+    }
+
+    /// As [`upgrade`](Self::upgrade), waiting so long for a packet, and asking `observer` before each
+    /// step.
+    ///
+    /// # Errors
+    /// As there, and [`Stopped::Aborted`] when the observer stops it.
+    pub fn upgrade_observed(
+        &mut self,
+        patience: Duration,
+        mut observer: impl FnMut(Step) -> Result<(), Aborted>,
+    ) -> Result<Upgraded, UpgradeError> {
+        let kind = UpgradeKind::Upgrade;
+        let programs = Programs::open(&self.dir, PROGRAM)?;
+        if let Some(next) = programs.get(Role::Next) {
+            // Some interfaces run it since an upgrade that was not finished.
+            let same = |known: Build| known.makes_the_same(&build());
+            if self.build_of(next)?.is_some_and(same) {
+                return self.exchange(kind, Role::Next, patience, &mut observer);
+            }
+            let back = self.exchange(kind, Role::Running, patience, &mut observer)?;
+            if !back.done {
+                return Ok(back);
+            }
+        }
+        if self.runs_this_build()? {
+            return match self.runs_elsewhere()? {
+                true => self.exchange(kind, Role::Running, patience, &mut observer),
+                false => self.unchanged(kind),
+            };
+        }
+        ask(&mut observer, Step::Load)?;
+        let (mut object, missing) = load_around(&self.dir)?;
+        ask(&mut observer, Step::Pin)?;
+        for name in missing {
+            let map = object.take_map(name)?;
+            map.pin(&self.dir.pin(Section::Maps, name))?;
+        }
+        ProgramPins::open(&self.lock, PROGRAM)?.add_next(object.program, &build())?;
+        self.exchange(kind, Role::Next, patience, &mut observer)
+    }
+
+    /// Has every interface run the program before the one that runs now, as [`upgrade`](Self::upgrade)
+    /// does; a second time, the newer one again. An upgrade that has come to some interfaces only is
+    /// undone.
+    ///
+    /// # Errors
+    /// [`UpgradeError`]: the program that runs is the one that ran before.
+    /// [`NothingBefore`](UpgradeError::NothingBefore) where there was no upgrade.
+    pub fn rollback(&mut self) -> Result<Upgraded, UpgradeError> {
+        self.rollback_observed(exchange::PATIENCE, |_| Ok(()))
+    }
+
+    /// As [`rollback`](Self::rollback), waiting so long for a packet, and asking `observer` before
+    /// each step.
+    ///
+    /// # Errors
+    /// As there, and [`Stopped::Aborted`] when the observer stops it.
+    pub fn rollback_observed(
+        &mut self,
+        patience: Duration,
+        mut observer: impl FnMut(Step) -> Result<(), Aborted>,
+    ) -> Result<Upgraded, UpgradeError> {
+        let kind = UpgradeKind::Rollback;
+        let programs = Programs::open(&self.dir, PROGRAM)?;
+        if programs.get(Role::Next).is_some() {
+            return self.exchange(kind, Role::Running, patience, &mut observer);
+        }
+        let Some(previous) = programs.get(Role::Previous) else {
+            return Err(UpgradeError::NothingBefore);
+        };
+        self.check_program(previous, &Role::Previous.pin(PROGRAM))?;
+        self.exchange(kind, Role::Previous, patience, &mut observer)
+    }
+
+    /// Whether an interface runs a program of the instance that has not the name of the running one.
+    fn runs_elsewhere(&self) -> Result<bool, AttachmentError> {
+        let programs = self.attachments()?.into_iter();
+        let mut programs = programs.filter_map(|view| view.program_id);
+        Ok(programs.any(|id| id != self.program.id()))
+    }
+
+    fn exchange(
+        &mut self,
+        kind: UpgradeKind,
+        to: Role,
+        patience: Duration,
+        observer: &mut Observer<'_>,
+    ) -> Result<Upgraded, UpgradeError> {
+        let mut hooks = TenantHooks::of(self)?;
+        let mut pins = ProgramPins::open(&self.lock, PROGRAM)?;
+        // Undone is an upgrade, whose program has no name any more afterwards.
+        let from = match to {
+            Role::Running => Role::Next,
+            _ => Role::Running,
+        };
+        let [from, to_program] = [from, to].map(|role| {
+            let program = pins.programs().get(role);
+            let program = program.unwrap_or(&self.program);
+            let build = self.build_of(program)?;
+            Ok::<_, UpgradeError>((program.try_clone()?, build))
+        });
+        let (old, new) = (from?, to_program?);
+        let mut outcome = run(&mut pins, &mut hooks, to, patience, observer)?;
+        let names: Vec<_> = hooks.at.iter().map(|(ifindex, _)| *ifindex).collect();
+        drop((hooks, pins));
+        self.take_up()?;
+        let interfaces = names
+            .into_iter()
+            .zip(outcome.hooks.drain(..))
+            .map(|(ifindex, seen)| HookUpgraded {
+                interface: InterfaceName::of(ifindex),
+                old_program_id: seen.before,
+                new_program_id: seen.now,
+                error: seen.fault.map(|fault| match fault {
+                    Fault::Refused(error) => error.to_string(),
+                    _ => "it took the program and did not run it".to_owned(),
+                }),
+            })
+            .collect();
+        Ok(report(kind, old, new, interfaces, &outcome))
+    }
+
+    fn unchanged(&self, kind: UpgradeKind) -> Result<Upgraded, UpgradeError> {
+        let program = || Ok::<_, SysError>((&self.program, self.build_of(&self.program)?));
+        let interfaces = self.attachments()?.into_iter();
+        let interfaces = interfaces.map(|view| HookUpgraded {
+            interface: InterfaceName::of(view.ifindex),
+            old_program_id: view.program_id,
+            new_program_id: view.program_id,
+            error: None,
+        });
+        Ok(Upgraded {
+            schema: UpgradeSchema::V1,
+            kind,
+            done: true,
+            program: ProgramChange::new(program()?, program()?),
+            interfaces: interfaces.collect(),
+            swap_ms: None,
+            seen: Seen::UNCHANGED,
+        })
+    }
+
+    /// Finishes or undoes what an interrupted exchange has left, by what the interfaces run.
+    pub(super) fn settle_program(&mut self) -> Result<Settled, InstanceError> {
+        self.remove_drafts()?;
+        // What cannot be looked at is left for who can.
+        let Ok(hooks) = TenantHooks::of(self) else {
+            return Ok(Settled::Open);
+        };
+        let mut pins = ProgramPins::open(&self.lock, PROGRAM)?;
+        let settled = exchange::settle(&mut pins, &hooks)?;
+        drop((hooks, pins));
+        if settled == Settled::Finished {
+            self.take_up()?;
+        }
+        Ok(settled)
+    }
+
+    /// Takes up the program that has the name of the running one now.
+    fn take_up(&mut self) -> Result<(), InstanceError> {
+        let running = Program::open(&self.dir.pin(Section::Programs, PROGRAM))?;
+        self.egress.program = running;
+        Ok(())
+    }
+}
+
+fn report(
+    kind: UpgradeKind,
+    old: (Program, Option<Build>),
+    new: (Program, Option<Build>),
+    interfaces: Vec<HookUpgraded>,
+    outcome: &Outcome<AttachmentError>,
+) -> Upgraded {
+    let swapped = !interfaces.is_empty();
+    Upgraded {
+        schema: UpgradeSchema::V1,
+        kind,
+        done: outcome.done,
+        program: ProgramChange::new((&old.0, old.1), (&new.0, new.1)),
+        interfaces,
+        swap_ms: swapped.then(|| outcome.longest.as_secs_f64() * 1_000.0),
+        seen: outcome.verification.into(),
+    }
+}
+
+/// The interfaces that the program is on.
+struct TenantHooks<'w> {
+    writer: &'w Writer,
+    programs: Programs,
+    at: Vec<(u32, Holder)>,
+}
+
+impl<'w> TenantHooks<'w> {
+    fn of(writer: &'w Writer) -> Result<Self, UpgradeError> {
+        Ok(Self {
+            writer,
+            programs: Programs::open(&writer.dir, PROGRAM)?,
+            at: writer.holders()?,
+        })
+    }
+}
+
+impl Hooks for TenantHooks<'_> {
+    type Error = AttachmentError;
+
+    fn count(&self) -> usize {
+        self.at.len()
+    }
+
+    fn runs(&self, hook: usize) -> Result<Option<u32>, AttachmentError> {
+        let (ifindex, holder) = &self.at[hook];
+        holder.runs(*ifindex, &self.programs)
+    }
+
+    fn put(&mut self, hook: usize, from: u32, to: u32) -> Result<(), AttachmentError> {
+        let (_, holder) = &self.at[hook];
+        let Some(program) = self.programs.with_id(to) else {
+            let what = format_args!("program {to}");
+            return Err(SysError::new("exchange for", what, nix::libc::ENOENT).into());
+        };
+        match (holder, self.programs.with_id(from)) {
+            (Holder::Tcx(link), Some(expected)) => link.update(program, expected)?,
+            // The link is ours, whatever became of the program's pin.
+            (Holder::Tcx(link), None) => link.replace(program)?,
+            (Holder::Clsact(filter, _), _) => {
+                filter.replace(program, from)?;
+                self.writer.record_of(filter, to)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn counted(&self) -> Result<u64, SysError> {
+        let ends = self.writer.stats()?.ends;
+        Ok(ends.values().fold(0, |sum, count| sum.wrapping_add(*count)))
+    }
+
+    fn wait_for_packets(&self) -> Result<(), SysError> {
+        wait_for_packets()
+    }
+}
+
+impl From<AttachError> for UpgradeError {
+    fn from(error: AttachError) -> Self {
+        Self::Attachment(error.into())
+    }
+}

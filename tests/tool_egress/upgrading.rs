@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! `upgrade` and `rollback`, and a daemon of another build.
+
+use std::fs;
+
+use guideway::kernel::statedir::StateRoot;
+use guideway::kernel::tc::hook;
+use serde_json::{json, Value};
+
+use crate::machine::{assert_valid, document, machine, Files};
+use crate::netns::{self, isolated};
+use crate::{egressd, egressd_json};
+
+/// Forgets of which build the program is.
+fn forget_build() {
+    let progs = StateRoot::new(netns::BPFFS).egress().path().join("progs");
+    for entry in fs::read_dir(&progs).expect("a directory") {
+        let name = entry.expect("an entry").file_name();
+        if name.to_string_lossy().starts_with("build-") {
+            fs::remove_file(progs.join(name)).expect("removed");
+        }
+    }
+}
+
+fn runs(interface: &str) -> Option<u32> {
+    let hook = hook(netns::ifindex(interface)).expect("readable");
+    hook.occupants.first()?.program_id
+}
+
+fn has(status: &Value, code: &str) -> bool {
+    let findings = status["findings"].as_array().expect("a list");
+    findings.iter().any(|finding| finding["code"] == code)
+}
+
+#[test]
+fn a_program_of_another_build_is_named_upgraded_and_brought_back() {
+    isolated("tool_egress::upgrade", || {
+        machine();
+        let files = Files::new("upgrade");
+        let spec = files.write("spec.json", &document());
+        egressd_json(&["upgrade"]).fails(1, "not-found");
+        egressd(&["apply", &spec]).exits(0);
+        let old = runs("tap0");
+        let error = egressd_json(&["rollback"]).fails(1, "not-found");
+        let message = error["message"].as_str().expect("text");
+        assert!(message.contains("nothing to go back to"), "{message}");
+        let status = egressd_json(&["status"]).exits(0).object();
+        assert!(!has(&status, "other-build"), "{status}");
+        let text = egressd(&["upgrade"]).exits(0);
+        assert!(text.stdout.contains("unchanged"), "{}", text.stdout);
+
+        forget_build();
+        let status = egressd_json(&["status"]).exits(0).object();
+        assert!(has(&status, "other-build"), "{status}");
+        assert_eq!(status["program"]["build"], Value::Null);
+        let upgraded = egressd_json(&["upgrade"]).exits(0).object();
+        assert_valid("upgrade", &upgraded);
+        assert_eq!(upgraded["schema"], "guideway.egress.upgrade/v1");
+        assert_eq!(
+            (&upgraded["kind"], &upgraded["done"]),
+            (&json!("upgrade"), &json!(true))
+        );
+        assert_eq!(upgraded["old_program_id"], json!(old));
+        for (at, interface) in ["tap0", "tap1"].into_iter().enumerate() {
+            assert_eq!(upgraded["interfaces"][at]["interface"]["name"], interface);
+            assert_eq!(upgraded["new_program_id"], json!(runs(interface)));
+        }
+        let status = egressd_json(&["status"]).exits(0).object();
+        assert!(!has(&status, "other-build"), "{status}");
+        assert_eq!(status["program"]["previous_id"], json!(old));
+        let back = egressd(&["rollback"]).exits(0);
+        for part in ["rolled back", "tap0: program", "exchanged in"] {
+            assert!(back.stdout.contains(part), "{part}: {}", back.stdout);
+        }
+        assert_eq!((runs("tap0"), runs("tap1")), (old, old));
+
+        let publisher = StateRoot::new(netns::BPFFS)
+            .egress()
+            .publisher()
+            .expect("free");
+        egressd_json(&["upgrade"]).fails(4, "locked");
+        egressd_json(&["rollback"]).fails(4, "locked");
+        drop(publisher);
+        assert_eq!(runs("tap0"), old);
+        egressd(&["detach", "--purge"]).exits(0);
+    });
+}
