@@ -131,6 +131,25 @@ fn server_ids_survive_a_change_of_address() {
 }
 
 #[test]
+fn connections_go_on_and_migrate_while_the_program_is_exchanged() {
+    if !e2e::require_kernel("connections_go_on_and_migrate_while_the_program_is_exchanged") {
+        return;
+    }
+    let mut world = World::new(3, ROUTABLE);
+    world.publish(Routing::ServerId, &[READY; 3]);
+    let ((), exchanges) = world.exchanging(|world| {
+        e2e::block_on(async {
+            let clients = world.connect_all(0..200).await;
+            for _ in 0..5 {
+                assert_echoes(&clients).await;
+                migrate(world, &clients).await;
+            }
+        })
+    });
+    println!("200 connections through {exchanges} exchanges");
+}
+
+#[test]
 fn retry_changes_nothing() {
     if !e2e::require_kernel("retry_changes_nothing") {
         return;

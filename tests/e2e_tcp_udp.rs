@@ -126,6 +126,29 @@ fn flows_stay_where_they_are_while_other_things_change() {
 }
 
 #[test]
+fn flows_stay_where_they_are_while_the_program_is_exchanged() {
+    if !e2e::require_kernel("flows_stay_where_they_are_while_the_program_is_exchanged") {
+        return;
+    }
+    let (mut world, _servers) = start(&[READY; 3]);
+    let (rounds, exchanges) = world.exchanging(|world| {
+        e2e::block_on(async {
+            // Half of them TCP.
+            let mut flows = open(world, flows()).await;
+            let homes = must_ask(&mut flows).await;
+            for _ in 0..20 {
+                assert_eq!(must_ask(&mut flows).await, homes);
+            }
+            20
+        })
+    });
+    println!(
+        "{rounds} answers on each of {} flows through {exchanges} exchanges",
+        flows()
+    );
+}
+
+#[test]
 fn flows_survive_a_control_plane_that_goes_and_comes_back() {
     if !e2e::require_kernel("flows_survive_a_control_plane_that_goes_and_comes_back") {
         return;

@@ -25,7 +25,11 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+
+use guideway::kernel::statedir::Section;
+use guideway::quiclb::{Build, StateRoot, Writer};
 
 use lb::{Balancer, Counters, Published};
 pub(crate) use netns::require_kernel;
@@ -165,6 +169,24 @@ impl World {
         self.published.as_ref().expect("a first publication")
     }
 
+    /// Exchanges the program for another one of the same kind and back, over and over, while `work` is
+    /// done; how often. What the control plane was is over.
+    pub(crate) fn exchanging<T>(&mut self, work: impl FnOnce(&Self) -> T) -> (T, u32) {
+        drop(self.take_balancer());
+        let stop = AtomicBool::new(false);
+        let (network, stop) = (&self.network.balancer, &stop);
+        std::thread::scope(|scope| {
+            let exchanger = scope.spawn(move || {
+                network
+                    .run(|| exchange_until(stop))
+                    .expect("the balancer's namespace")
+            });
+            let done = work(self);
+            stop.store(true, Ordering::Relaxed);
+            (done, exchanger.join().expect("exchanged"))
+        })
+    }
+
     /// Hands the balancer over, to be kept by a thread of its own.
     pub(crate) fn take_balancer(&mut self) -> Balancer {
         self.balancer.take().expect("a first publication")
@@ -207,6 +229,26 @@ impl World {
         }
         opened
     }
+}
+
+/// Exchanges the program of the only instance here until it is told to stop, and at least so often.
+fn exchange_until(stop: &AtomicBool) -> u32 {
+    let root = StateRoot::default();
+    let instance = root.quiclb_instances().expect("readable")[0];
+    let dir = root.quiclb(instance);
+    let mut writer = Writer::open(&dir).expect("an instance");
+    // A program of which nothing tells what build it is counts as another build's.
+    let known = Build::pin(writer.program().id());
+    std::fs::remove_file(dir.pin(Section::Programs, &known)).expect("removed");
+    writer.upgrade().expect("upgraded");
+    let mut exchanges = 1;
+    while !stop.load(Ordering::Relaxed) || exchanges < 20 {
+        writer
+            .rollback_observed(Duration::ZERO, |_| Ok(()))
+            .expect("exchanged");
+        exchanges += 1;
+    }
+    exchanges
 }
 
 /// Waits for all of `futures` on this thread, and returns their results in order.

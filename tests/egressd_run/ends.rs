@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use guideway::egress::pins::Tick;
+use guideway::kernel::statedir::Section;
 use nix::sys::signal::Signal;
 
 use crate::daemon::*;
@@ -27,6 +28,44 @@ fn a_restart_with_nothing_changed_publishes_nothing_and_pins_go_on_to_be_hit() {
         let hits = counter("pin_hit");
         assert_eq!(send_from(1..65), sent);
         assert_eq!(counter("pin_hit") - hits, 64);
+        daemon.stop();
+    });
+}
+
+/// A newer daemon exchanges the program of the build before when it starts, and pins go on to be hit.
+#[test]
+fn a_program_of_another_build_is_exchanged_when_it_starts() {
+    on_node("another-build", |node| {
+        node.manifest("a.json", shard(0x10));
+        node.manifest("b.json", shard(0x11));
+        let daemon = node.ready(&[]);
+        assert_eq!(daemon.messages("program"), [""; 0]);
+        node.attach();
+        let sent = send_from(1..65);
+        daemon.stop();
+        let old = egress().program().id();
+        let known = guideway::egress::Build::pin(old);
+        let known = egress().dir().pin(Section::Programs, &known);
+        std::fs::remove_file(known).expect("removed");
+
+        let daemon = node.ready(&[]);
+        let new = egress().program().id();
+        assert_ne!(new, old);
+        let told = daemon.messages("program");
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(
+            told[0].contains(&format!("{new} in the place of {old}")),
+            "{told:?}"
+        );
+        let attachments = egress().attachments().expect("readable");
+        assert!(attachments.iter().all(|view| view.program_id == Some(new)));
+        let hits = counter("pin_hit");
+        assert_eq!(send_from(1..65), sent);
+        assert_eq!(counter("pin_hit") - hits, 64);
+        daemon.stop();
+        // It is of this build now.
+        let daemon = node.ready(&[]);
+        assert_eq!(daemon.messages("program"), [""; 0]);
         daemon.stop();
     });
 }
