@@ -20,6 +20,7 @@ pub mod object;
 pub mod offload_object;
 pub mod pin_object;
 pub mod probe;
+pub mod prog_array;
 pub mod program;
 pub mod publish;
 pub mod random;

@@ -463,14 +463,7 @@ impl Map {
     }
 
     fn fdinfo(&self, field: &str) -> Result<u64, SysError> {
-        let path = format!("/proc/thread-self/fdinfo/{}", self.fd.as_raw_fd());
-        let text =
-            std::fs::read_to_string(&path).map_err(|e| SysError::from_io("read", &path, &e))?;
-        text.lines()
-            .filter_map(|line| line.split_once(':'))
-            .find(|(name, _)| *name == field)
-            .and_then(|(_, value)| value.trim().parse().ok())
-            .ok_or_else(|| SysError::new("read", path, libc::ENODATA))
+        object::fdinfo(self.as_fd(), field)
     }
 }
 

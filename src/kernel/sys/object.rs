@@ -6,6 +6,8 @@ use std::fmt::{self, Display};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
+use nix::libc;
+
 use super::{c_path, check, owned, SysError};
 use crate::error::ErrorKind;
 
@@ -54,6 +56,18 @@ pub(in crate::kernel) fn type_of(fd: BorrowedFd<'_>) -> Result<ObjectType, SysEr
             _ => ObjectType::Other,
         },
     )
+}
+
+/// A number among what the kernel tells about an open descriptor beside its properties; a `field` that
+/// it does not tell is ENODATA.
+pub(in crate::kernel) fn fdinfo(fd: BorrowedFd<'_>, field: &str) -> Result<u64, SysError> {
+    let path = format!("/proc/thread-self/fdinfo/{}", fd.as_raw_fd());
+    let text = std::fs::read_to_string(&path).map_err(|e| SysError::from_io("read", &path, &e))?;
+    text.lines()
+        .filter_map(|line| line.split_once(':'))
+        .find(|(name, _)| *name == field)
+        .and_then(|(_, value)| value.trim().parse().ok())
+        .ok_or_else(|| SysError::new("read", path, libc::ENODATA))
 }
 
 /// Gives the object a name on a bpffs; an existing name is EEXIST.
