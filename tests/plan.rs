@@ -5,9 +5,10 @@
 use std::collections::BTreeMap;
 
 use guideway::plan::{
-    plan, BackendPlan, Change, Device, Image, Live, Options, Plan, PlanFile, PlanResult, World,
+    plan, preflight, BackendPlan, Change, CheckCode, CheckResult, Device, Hook, Image, Live,
+    Options, Place, Plan, PlanFile, PlanResult, Shared, World,
 };
-use guideway::service::{Faults, Spec};
+use guideway::service::{FaultCode, Faults, Mode, Spec};
 use serde_json::{json, Value};
 
 const EXAMPLE: &str = r#"{ "instance_id": "1d9016f2-8957-42bc-9dd7-32d684d76446", "interface": "edge0", "mode": "native",
@@ -455,6 +456,104 @@ fn what_sizes_the_maps_is_fixed() {
     assert_eq!(
         faults.as_slice()[0].message,
         "the live instance has 1048576, and keeps it: detach --purge and apply again to make it anew"
+    );
+}
+
+#[test]
+fn a_place_in_a_root_array_is_fixed() {
+    let mut document: Value = serde_json::from_str(EXAMPLE).expect("JSON");
+    let on_hook = spec(EXAMPLE);
+    let at = |index: u32| json!({"path": "/sys/fs/bpf/roots", "index": index});
+    document["root_array"] = at(3);
+    let third = spec(&document.to_string());
+    document["root_array"] = at(4);
+    let fourth = spec(&document.to_string());
+    for (live, wanted, has) in [
+        (&on_hook, &third, "no root array"),
+        (&third, &on_hook, "index 3 of /sys/fs/bpf/roots"),
+        (&third, &fourth, "index 3 of /sys/fs/bpf/roots"),
+    ] {
+        let live = plan_at(None, live, 1).as_live(1);
+        let faults = refused(Some(&live), wanted, 2);
+        let [fault] = faults.as_slice() else {
+            panic!("{faults}")
+        };
+        assert_eq!(
+            (fault.pointer.as_str(), fault.code),
+            ("/root_array", FaultCode::Fixed)
+        );
+        let begin = format!("the live instance has {has}, and keeps it: ");
+        assert!(fault.message.starts_with(&begin), "{}", fault.message);
+    }
+    let live = plan_at(None, &third, 1).as_live(1);
+    plan(Some(&live), &third, &world_at(2), Options::default()).expect("the same place");
+}
+
+/// Where the interface has another owner that is looked at, and the hook is not.
+#[test]
+fn a_place_in_a_root_array_is_checked_before_anything_is_made() {
+    let mut document: Value = serde_json::from_str(EXAMPLE).expect("JSON");
+    document["root_array"] = json!({"path": "/sys/fs/bpf/roots", "index": 3});
+    let spec = spec(&document.to_string());
+    let checks = |place: Place, root: Option<(&str, Mode)>| {
+        let mut world = world_at(1);
+        world.hook = Some(Hook::Occupied("program 5 (root)".into()));
+        let root = root.map(|(text, mode)| (text.to_owned(), mode));
+        world.root_array = Some(Shared::new(place, root));
+        let mut checks = preflight(&spec, &world)
+            .into_iter()
+            .map(|check| (check.code, check.object, check.result, check.message));
+        [
+            checks.next().expect("of the place"),
+            checks.next().expect("of the root"),
+        ]
+    };
+    let check = |code, object: &str, result, message: &str| {
+        (code, object.to_owned(), result, message.to_owned())
+    };
+    let index = "index 3 of /sys/fs/bpf/roots";
+    let root = "program 5 (root)";
+    let runs = check(
+        CheckCode::RootProgram,
+        "edge0",
+        CheckResult::Ok,
+        "program 5 (root) runs there",
+    );
+    let message = "no foreign program at the place";
+    let free = check(CheckCode::Occupied, index, CheckResult::Ok, message);
+    let native = Some((root, Mode::Native));
+    assert_eq!(checks(Place::Free, native), [free.clone(), runs.clone()]);
+
+    let message = "program 7 (other) holds the place";
+    let occupied = check(CheckCode::Occupied, index, CheckResult::Error, message);
+    let place = Place::Occupied("program 7 (other)".into());
+    assert_eq!(checks(place, native), [occupied, runs.clone()]);
+
+    let missing = check(
+        CheckCode::RootArray,
+        index,
+        CheckResult::Error,
+        "nothing is pinned",
+    );
+    let place = Place::Missing("nothing is pinned".into());
+    assert_eq!(checks(place, native), [missing, runs]);
+
+    let message = format!("nothing runs on the interface: no root program calls {index}");
+    let nobody = check(
+        CheckCode::RootProgram,
+        "edge0",
+        CheckResult::Warning,
+        &message,
+    );
+    assert_eq!(checks(Place::Free, None), [free.clone(), nobody]);
+
+    let message =
+        "program 5 (root) runs there, the specification says mode native: what redirected \
+                   frames need was not looked at";
+    let otherwise = check(CheckCode::RootProgram, "edge0", CheckResult::Error, message);
+    assert_eq!(
+        checks(Place::Free, Some((root, Mode::Generic))),
+        [free, otherwise]
     );
 }
 

@@ -31,6 +31,8 @@ choice! {
         Uuid = "uuid",
         /// Not an interface name.
         Ifname = "ifname",
+        /// Not an absolute path in its plain form.
+        Path = "path",
         /// Not hexadecimal text of the right length.
         Hex = "hex",
         /// Not a service name.

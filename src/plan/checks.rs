@@ -9,7 +9,7 @@ use super::transition::{is_tracked, tracked_in_ns, window_ns};
 use super::world::{Decryption, World};
 use super::Options;
 use crate::id::InterfaceName;
-use crate::service::{Fault, FaultCode, Faults, Spec, Tracking};
+use crate::service::{Fault, FaultCode, Faults, RootArray, Spec, Tracking};
 
 /// What this build or the kernel cannot do.
 pub(super) fn kernel(spec: &Spec, world: &World) -> Vec<Fault> {
@@ -96,6 +96,12 @@ pub(super) fn continuity(live: &Live, spec: &Spec, world: &World, options: Optio
     }
     if live.spec.mode() != spec.mode() {
         faults.push(fixed("/mode".into(), live.spec.mode()));
+    }
+    if live.spec.root_array() != spec.root_array() {
+        let text = |place: Option<&RootArray>| {
+            place.map_or_else(|| "no root array".to_owned(), RootArray::to_string)
+        };
+        faults.push(fixed("/root_array".into(), text(live.spec.root_array())));
     }
     if options.disruptive {
         return faults;

@@ -58,7 +58,7 @@ pub(crate) use preflight::reach;
 pub use preflight::{ifindex_drift, preflight, Check, CheckCode, CheckResult};
 pub use record::RecordError;
 pub(crate) use record::{Record, RecordSchema, ServiceRecord, SpecText};
-pub use world::{Decryption, Device, Hook, Peer, World};
+pub use world::{Decryption, Device, Hook, Peer, Place, Shared, World};
 
 use crate::affinity::Slots;
 use crate::quic::lb::Key;

@@ -4,6 +4,8 @@
 //! XDP says nothing about a redirected frame's fate: a target that cannot take it loses every frame
 //! in silence. These checks find the known causes before the first frame does.
 
+mod root_array;
+
 use std::collections::BTreeSet;
 
 use serde::Serialize;
@@ -53,8 +55,12 @@ pub enum CheckResult {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum CheckCode {
-    /// Nobody else's program is on the interface.
+    /// Nobody else's program is on the interface, or at the place in the root array.
     Occupied,
+    /// The root array is there, and has the place.
+    RootArray,
+    /// A root program runs on the interface.
+    RootProgram,
     /// The interface and what is at its other end are up.
     TargetDown,
     /// The driver transmits redirected frames.
@@ -83,6 +89,8 @@ impl CheckCode {
     /// Every code.
     pub const ALL: &'static [Self] = &[
         Self::Occupied,
+        Self::RootArray,
+        Self::RootProgram,
         Self::TargetDown,
         Self::TargetXmit,
         Self::TargetNapi,
@@ -100,6 +108,8 @@ impl CheckCode {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Occupied => "occupied",
+            Self::RootArray => "root-array",
+            Self::RootProgram => "root-program",
             Self::TargetDown => "target-down",
             Self::TargetXmit => "target-xmit",
             Self::TargetNapi => "target-napi",
@@ -127,7 +137,11 @@ pub fn preflight(spec: &Spec, world: &World) -> Vec<Check> {
         return Vec::new();
     };
     let ingress = world.device(spec.interface());
-    let mut checks: Vec<_> = world.hook.iter().map(|hook| occupied(spec, hook)).collect();
+    let mut checks: Vec<_> = match (spec.root_array(), &world.root_array, &world.hook) {
+        (Some(place), Some(shared), _) => root_array::checks(spec, place, shared),
+        (None, _, Some(hook)) => vec![occupied(spec, hook)],
+        _ => Vec::new(),
+    };
     checks.extend(reach(spec, world));
     for target in targets(spec, world) {
         let redirects = ingress.is_none_or(|ingress| ingress.index != target.index);

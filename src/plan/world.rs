@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use crate::addr::MacAddr;
 use crate::id::InterfaceName;
+use crate::service::Mode;
 
 /// The machine that a plan is made for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -17,6 +18,9 @@ pub struct World {
     pub addresses: Vec<IpAddr>,
     /// What is on the hook where the instance's program is or is to be; none if nobody looked.
     pub hook: Option<Hook>,
+    /// What is at the instance's place in a root array, for a specification that has one; none if
+    /// nobody looked. Such a specification has nothing to do with `hook`.
+    pub root_array: Option<Shared>,
     /// Whether programs can decrypt server IDs; none if nobody looked. Then keys are not refused
     /// here, but by the publication, if it cannot make use of them.
     pub decryption: Option<Decryption>,
@@ -41,6 +45,7 @@ impl World {
             devices: Some(devices),
             addresses,
             hook: None,
+            root_array: None,
             decryption: None,
             boot_ns,
             monotonic_ns: boot_ns,
@@ -65,6 +70,36 @@ pub enum Hook {
     Free,
     /// Somebody else's program, described in words.
     Occupied(String),
+}
+
+/// What an instance finds where the interface has another owner.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Shared {
+    /// What is at its place in the owner's array.
+    pub place: Place,
+    /// The owner's program on the interface, described in words, and how it runs; none if there is
+    /// none.
+    pub root: Option<(String, Mode)>,
+}
+
+impl Shared {
+    /// What is at the place, and what runs on the interface.
+    pub fn new(place: Place, root: Option<(String, Mode)>) -> Self {
+        Self { place, root }
+    }
+}
+
+/// What is at an instance's place in an array of programs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Place {
+    /// Nothing, or its own program.
+    Free,
+    /// Somebody else's program, described in words.
+    Occupied(String),
+    /// There is no such place: why, in words.
+    Missing(String),
 }
 
 /// Whether programs can decrypt server IDs.

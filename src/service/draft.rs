@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use super::members::{backend, config, limits, quic, root, service};
+use super::members::{backend, config, limits, quic, root, root_array, service};
 use super::spec::{
-    Backend, BackendState, CidConfig, Fragments, HashOf, Limits, Mode, Protocol, Quic, Routing,
-    Service, SourceMac, Spec, Tracking, Unhealthy, UnknownServerId,
+    Backend, BackendState, CidConfig, Fragments, HashOf, Limits, Mode, Protocol, Quic, RootArray,
+    Routing, Service, SourceMac, Spec, Tracking, Unhealthy, UnknownServerId,
 };
 use crate::document::field::Written;
 use crate::document::tree::Value;
@@ -41,6 +41,8 @@ pub struct SpecDraft {
     pub interface: String,
     /// How the program is attached.
     pub mode: Option<Mode>,
+    /// The place from which the program is called instead of being attached.
+    pub root_array: Option<RootArrayDraft>,
     /// The secret of the flow hash.
     pub hash_seed: Option<HashSeed>,
     /// Which source address forwarded frames leave with.
@@ -51,6 +53,15 @@ pub struct SpecDraft {
     pub limits: LimitsDraft,
     /// The services.
     pub services: Vec<ServiceDraft>,
+}
+
+/// [`RootArray`] before validation.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RootArrayDraft {
+    /// Where the array is pinned.
+    pub path: String,
+    /// The index in the array.
+    pub index: u32,
 }
 
 /// [`Limits`] before validation.
@@ -166,6 +177,7 @@ impl SpecDraft {
             instance_id,
             interface,
             mode,
+            root_array,
             hash_seed,
             source_mac,
             events_per_second,
@@ -176,6 +188,7 @@ impl SpecDraft {
             .put(&root::INSTANCE_ID, Some(instance_id))
             .put(&root::INTERFACE, Some(interface))
             .put(&root::MODE, mode.as_ref())
+            .put(&root::ROOT_ARRAY, root_array.as_ref())
             .put(&root::HASH_SEED, hash_seed.as_ref())
             .put(&root::SOURCE_MAC, source_mac.as_ref())
             .put(&root::EVENTS_PER_SECOND, events_per_second.as_ref())
@@ -206,6 +219,16 @@ impl BackendDraft {
             mac: mac.to_string(),
             ..Self::default()
         }
+    }
+}
+
+impl Written for RootArrayDraft {
+    fn written(&self) -> Value {
+        let Self { path, index } = self;
+        Object::default()
+            .put(&root_array::PATH, Some(path))
+            .put(&root_array::INDEX, Some(index))
+            .done()
     }
 }
 
@@ -340,6 +363,7 @@ impl From<&Spec> for SpecDraft {
             instance_id: spec.instance_id.to_string(),
             interface: spec.interface.to_string(),
             mode: Some(spec.mode),
+            root_array: spec.root_array.as_ref().map(RootArrayDraft::from),
             hash_seed: Some(spec.hash_seed),
             source_mac: Some(spec.source_mac),
             events_per_second: Some(spec.events_per_second),
@@ -350,6 +374,15 @@ impl From<&Spec> for SpecDraft {
                 memory_mib: Some(memory_mib),
             },
             services: spec.services.iter().map(ServiceDraft::from).collect(),
+        }
+    }
+}
+
+impl From<&RootArray> for RootArrayDraft {
+    fn from(place: &RootArray) -> Self {
+        Self {
+            path: place.path.display().to_string(),
+            index: place.index,
         }
     }
 }

@@ -2,6 +2,7 @@
 //! Members that only this document has.
 
 use std::net::IpAddr;
+use std::path::PathBuf;
 
 use super::scalar;
 use crate::document::field::{Field, Need, Shape, Written};
@@ -27,6 +28,10 @@ pub(super) const fn address(name: &'static str, about: &'static str) -> Field<Ip
     )
 }
 
+pub(super) const fn path(name: &'static str, about: &'static str) -> Field<PathBuf> {
+    Field::new(name, Need::Required, Shape::Text("^/"), scalar::path, about)
+}
+
 pub(super) const fn seed(name: &'static str, about: &'static str) -> Field<HashSeed> {
     let default = Need::Default(HashSeed::from_bytes([0; 16]));
     Field::new(name, default, HEX_128, scalar::seed, about)
@@ -45,6 +50,12 @@ pub(super) const fn key(name: &'static str, about: &'static str) -> Field<Option
 pub(super) const fn config_id(name: &'static str, about: &'static str) -> Field<u8> {
     let shape = Shape::Integer { min: 0, max: 6 };
     Field::new(name, Need::Required, shape, scalar::config_id, about)
+}
+
+impl Written for PathBuf {
+    fn written(&self) -> Value {
+        Value::Text(self.display().to_string())
+    }
 }
 
 impl Written for HashSeed {

@@ -8,7 +8,7 @@ const SECONDS_PER_DAY: u64 = 86_400;
 const IDLE: (u64, u64) = (1, 7 * SECONDS_PER_DAY);
 
 pub(super) mod root {
-    use super::{limits, service};
+    use super::{limits, root_array, service};
     use crate::document::field::{
         choice, integer, interface, nested, uuid, Field, Need, Shape, Table,
     };
@@ -25,6 +25,13 @@ pub(super) mod root {
         "mode",
         Need::Default(Mode::Native),
         "How the program is attached to the interface.",
+    );
+    pub(in crate::service) static ROOT_ARRAY: Field<()> = nested(
+        "root_array",
+        Need::Optional,
+        Shape::Nullable(&Shape::Object(&root_array::TABLE)),
+        "Where the interface has another owner: the place in that owner's array of programs to be \
+         called from, instead of being attached. The mode is then that of the owner's program.",
     );
     pub(in crate::service) static HASH_SEED: Field<HashSeed> = seed(
         "hash_seed",
@@ -65,12 +72,34 @@ pub(super) mod root {
             &INSTANCE_ID,
             &INTERFACE,
             &MODE,
+            &ROOT_ARRAY,
             &HASH_SEED,
             &SOURCE_MAC,
             &EVENTS_PER_SECOND,
             &LIMITS,
             &SERVICES,
         ],
+    };
+}
+
+pub(super) mod root_array {
+    use std::path::PathBuf;
+
+    use crate::document::field::{integer, Field, Need, Table};
+    use crate::service::field::path;
+
+    pub(in crate::service) static PATH: Field<PathBuf> =
+        path("path", "Where the array is pinned: an absolute path.");
+    pub(in crate::service) static INDEX: Field<u32> = integer(
+        "index",
+        Need::Required,
+        (0, u32::MAX as u64 - 1),
+        "The place in the array from which the owner's program calls this one.",
+    );
+
+    pub(in crate::service) static TABLE: Table = Table {
+        about: "A place in an array of programs.",
+        fields: &[&PATH, &INDEX],
     };
 }
 

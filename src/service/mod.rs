@@ -38,11 +38,13 @@ mod warn;
 pub use crate::document::digest::SpecDigest;
 pub use crate::document::fault::{Fault, FaultCode, Faults};
 pub use canonical::Redacted;
-pub use draft::{BackendDraft, CidConfigDraft, LimitsDraft, QuicDraft, ServiceDraft, SpecDraft};
+pub use draft::{
+    BackendDraft, CidConfigDraft, LimitsDraft, QuicDraft, RootArrayDraft, ServiceDraft, SpecDraft,
+};
 pub use ident::service_id;
 pub use spec::{
-    Backend, BackendState, CidConfig, Fragments, HashOf, Limits, Mode, Protocol, Quic, Routing,
-    Service, SourceMac, Spec, Tracking, Unhealthy, UnknownServerId,
+    Backend, BackendState, CidConfig, Fragments, HashOf, Limits, Mode, Protocol, Quic, RootArray,
+    Routing, Service, SourceMac, Spec, Tracking, Unhealthy, UnknownServerId,
 };
 pub use warn::{Warning, WarningCode};
 

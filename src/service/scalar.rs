@@ -2,6 +2,7 @@
 //! Single values that only this document has, each checked on its own.
 
 use std::net::IpAddr;
+use std::path::PathBuf;
 
 use crate::document::fault::FaultCode;
 use crate::document::field::Shape;
@@ -51,6 +52,24 @@ pub(super) fn address(value: &Value, _: &Shape) -> Read<IpAddr> {
             shown(text)
         ),
     ))
+}
+
+/// A path that means the same wherever it is used, and that the kernel can take.
+pub(super) fn path(value: &Value, _: &Shape) -> Read<PathBuf> {
+    /// The kernel takes no longer ones, the closing zero byte included.
+    const MOST: usize = 4095;
+    let text = text(value)?;
+    let plain = text.strip_prefix('/').is_some_and(|below| {
+        below
+            .split('/')
+            .all(|part| !matches!(part, "" | "." | "..") && !part.contains('\0'))
+    });
+    if plain && text.len() <= MOST {
+        Ok(PathBuf::from(text))
+    } else {
+        let rule = "must be an absolute path without '.', '..' and empty parts";
+        Err(got(FaultCode::Path, rule, text))
+    }
 }
 
 pub(super) fn seed(value: &Value, _: &Shape) -> Read<HashSeed> {

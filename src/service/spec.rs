@@ -2,6 +2,7 @@
 //! The validated specification of an instance, with every default filled in.
 
 use std::net::IpAddr;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::addr::MacAddr;
@@ -142,6 +143,7 @@ pub struct Spec {
     pub(super) instance_id: InstanceId,
     pub(super) interface: InterfaceName,
     pub(super) mode: Mode,
+    pub(super) root_array: Option<RootArray>,
     pub(super) hash_seed: HashSeed,
     pub(super) source_mac: SourceMac,
     pub(super) events_per_second: u32,
@@ -160,9 +162,16 @@ impl Spec {
         &self.interface
     }
 
-    /// How the program is attached.
+    /// How the program is attached; with a [`root_array`](Self::root_array), how the program is
+    /// that calls it.
     pub fn mode(&self) -> Mode {
         self.mode
+    }
+
+    /// The place in the array of the interface's owner from which the program is called instead of
+    /// being attached; none where it is attached.
+    pub fn root_array(&self) -> Option<&RootArray> {
+        self.root_array.as_ref()
     }
 
     /// The secret of the flow hash.
@@ -197,6 +206,32 @@ impl Spec {
             .binary_search_by(|service| service.name.as_str().cmp(name))
             .ok()?;
         self.services.get(index)
+    }
+}
+
+/// A place in a pinned array of programs, from which the root program on an interface that has
+/// another owner calls this one.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct RootArray {
+    pub(super) path: PathBuf,
+    pub(super) index: u32,
+}
+
+impl RootArray {
+    /// Where the array is pinned; absolute.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The index in the array.
+    pub fn index(&self) -> u32 {
+        self.index
+    }
+}
+
+impl std::fmt::Display for RootArray {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "index {} of {}", self.index, self.path.display())
     }
 }
 

@@ -51,6 +51,21 @@ fn quic_members_need_udp() {
 }
 
 #[test]
+fn a_network_card_has_no_array_of_programs() {
+    let place = json!({"path": "/sys/fs/bpf/roots", "index": 3});
+    let document = with(tuple(), "/root_array", place);
+    for mode in ["native", "generic"] {
+        accept(&with(document.clone(), "/mode", json!(mode)));
+    }
+    refuse(
+        &with(document, "/mode", json!("offload")),
+        "/root_array",
+        "conflict",
+        "mode \"offload\" runs on the network card, where no other program calls it",
+    );
+}
+
+#[test]
 fn learned_routing_needs_tracking_of_all_flows() {
     let learned = with(tuple(), "/services/0/short_dcid_len", json!(8));
     let pointer = format!("{S}/tracking");

@@ -9,8 +9,8 @@ use guideway::hash::HashSeed;
 use guideway::id::InstanceId;
 use guideway::service::{
     BackendDraft, BackendState, CidConfigDraft, Fragments, HashOf, LimitsDraft, Mode, Protocol,
-    QuicDraft, Routing, ServiceDraft, SourceMac, Spec, SpecDraft, Tracking, Unhealthy,
-    UnknownServerId,
+    QuicDraft, RootArrayDraft, Routing, ServiceDraft, SourceMac, Spec, SpecDraft, Tracking,
+    Unhealthy, UnknownServerId,
 };
 
 use super::{EXAMPLE, FULL};
@@ -44,6 +44,10 @@ fn every_member_of_a_draft_arrives() {
         hash_seed: Some(HashSeed::from_bytes(std::array::from_fn(|index| {
             index as u8
         }))),
+        root_array: Some(RootArrayDraft {
+            path: "/sys/fs/bpf/roots".into(),
+            index: 7,
+        }),
         source_mac: Some(SourceMac::Interface),
         events_per_second: Some(0),
         limits: LimitsDraft {

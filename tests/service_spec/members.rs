@@ -99,8 +99,29 @@ fn types() {
     }
     assert_eq!(faults("[]"), [" type: must be an object, got an array"]);
     assert_eq!(faults("null"), [" type: must be an object, got null"]);
+    for (member, kind, other) in [
+        ("path", "a string", json!(1)),
+        ("index", "a number", json!([])),
+    ] {
+        let got = if other.is_number() {
+            "a number"
+        } else {
+            "an array"
+        };
+        let message = format!("must be {kind}, got {got}");
+        let pointer = format!("/root_array/{member}");
+        refuse_in(array(), &pointer, other, "type", &message);
+    }
+    let message = "must be an object or null, got a string";
+    refuse_in(tuple(), "/root_array", json!("x"), "type", message);
     let message = "must be a string or null, got a number";
     refuse_in(server_id(), &format!("{C}/key"), json!(1), "type", message);
+}
+
+/// A document whose interface has another owner.
+fn array() -> Value {
+    let place = json!({"path": "/sys/fs/bpf/roots", "index": 3});
+    with(tuple(), "/root_array", place)
 }
 
 #[test]
@@ -109,6 +130,8 @@ fn required_members() {
         (tuple(), "/instance_id"),
         (tuple(), "/interface"),
         (tuple(), "/services"),
+        (array(), "/root_array/path"),
+        (array(), "/root_array/index"),
         (tuple(), "/services/0/name"),
         (tuple(), "/services/0/vip"),
         (tuple(), "/services/0/port"),

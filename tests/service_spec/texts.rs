@@ -72,6 +72,34 @@ fn interfaces() {
 }
 
 #[test]
+fn paths() {
+    let place = json!({"path": "/sys/fs/bpf/roots", "index": 3});
+    let document = with(tuple(), "/root_array", place);
+    let pointer = "/root_array/path";
+    let longest = format!("/{}", "x".repeat(4094));
+    for path in ["/a", "/sys/fs/bpf/a/b-c_d", "/with space/and.dot", &longest] {
+        accept_in(document.clone(), pointer, json!(path));
+    }
+    let longer = format!("{longest}x");
+    let cut = format!("\"{}\"...", &longer[..64]);
+    let rule = "must be an absolute path without '.', '..' and empty parts, got";
+    for (path, shown) in [
+        ("", "\"\""),
+        ("/", "/"),
+        ("roots", "roots"),
+        ("/a/", "/a/"),
+        ("/a//b", "/a//b"),
+        ("/a/./b", "/a/./b"),
+        ("/a/../b", "/a/../b"),
+        ("/a\0b", "\"/a\\0b\""),
+        (&longer, &cut),
+    ] {
+        let message = format!("{rule} {shown}");
+        refuse_in(document.clone(), pointer, json!(path), "path", &message);
+    }
+}
+
+#[test]
 fn choices() {
     for (document, pointer, texts) in [
         (

@@ -9,9 +9,9 @@ mod backend;
 mod quic;
 mod service;
 
-use super::members::{limits, root};
-use super::spec::{Limits, Spec};
-use crate::document::fault::Faults;
+use super::members::{limits, root, root_array};
+use super::spec::{Limits, Mode, RootArray, Spec};
+use crate::document::fault::{FaultCode, Faults};
 use crate::document::origin::Origin;
 use crate::document::reader::{Checked, Reader, Report};
 use crate::document::tree::Node;
@@ -28,6 +28,7 @@ fn specification(node: &Node, report: &mut Report) -> Checked<Spec> {
     let instance_id = reader.get(&root::INSTANCE_ID, report);
     let interface = reader.get(&root::INTERFACE, report);
     let mode = reader.get(&root::MODE, report);
+    let root_array = root_array_of(&reader, mode, report);
     let hash_seed = reader.get(&root::HASH_SEED, report);
     let source_mac = reader.get(&root::SOURCE_MAC, report);
     let events_per_second = reader.get(&root::EVENTS_PER_SECOND, report);
@@ -56,12 +57,33 @@ fn specification(node: &Node, report: &mut Report) -> Checked<Spec> {
         instance_id: instance_id?,
         interface: interface?,
         mode: mode?,
+        root_array: root_array?,
         hash_seed: hash_seed?,
         source_mac: source_mac?,
         events_per_second: events_per_second?,
         limits: limits?,
         services,
     })
+}
+
+fn root_array_of(
+    parent: &Reader<'_>,
+    mode: Checked<Mode>,
+    report: &mut Report,
+) -> Checked<Option<RootArray>> {
+    let Some(reader) = parent.object(&root::ROOT_ARRAY, report)? else {
+        return Ok(None);
+    };
+    if mode == Ok(Mode::Offload) {
+        let message = "mode \"offload\" runs on the network card, where no other program calls it";
+        return Err(parent.fault(&root::ROOT_ARRAY, FaultCode::Conflict, message, report));
+    }
+    let path = reader.get(&root_array::PATH, report);
+    let index = reader.get(&root_array::INDEX, report);
+    Ok(Some(RootArray {
+        path: path?,
+        index: index?,
+    }))
 }
 
 fn limits_of(parent: &Reader<'_>, report: &mut Report) -> Checked<Limits> {
