@@ -333,6 +333,7 @@ fn a_program_that_does_not_fit_is_refused_in_words() {
         ] {
             let path = world.pin(name);
             let array = ProgArray::open(&path).expect("open");
+            assert_eq!(array.is_for_xdp(), Some(name == "gw_t_single"));
             let error = array.put(INDEX, &program).expect_err("unfit");
             assert_eq!(error.kind(), ErrorKind::Incompatible, "{error}");
             let begin = format!("program gw_t_first does not fit into {}: ", path.display());

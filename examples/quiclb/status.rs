@@ -172,9 +172,13 @@ pub(crate) fn attachment_text(attachment: &Attachment, text: &mut String) {
     if let Some(program) = attachment.program_id {
         text.push_str(&format!(", program {program}"));
     }
+    let place = match &attachment.root_array {
+        Some(place) => format!("index {} of {} has", place.index, place.path),
+        None => "interface runs".to_owned(),
+    };
     text.push_str(&match attachment.live_program_id {
-        Some(live) => format!(", interface runs {live} ({owner})\n"),
-        None => ", interface runs no program\n".to_owned(),
+        Some(live) => format!(", {place} {live} ({owner})\n"),
+        None => format!(", {place} no program\n"),
     });
 }
 

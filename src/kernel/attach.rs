@@ -11,6 +11,7 @@ use std::path::Path;
 
 use nix::libc;
 
+use super::prog_array::ProgArrayError;
 use super::program::{self, Program};
 use super::sys::object::{self, ObjectType, PinError};
 use super::sys::{link, xdp};
@@ -123,6 +124,18 @@ pub enum AttachError {
         /// The mode that was asked for.
         mode: Mode,
     },
+    /// The program runs elsewhere already. Nothing was changed.
+    #[error("{attached}; detach it before it is put at {wanted}")]
+    #[non_exhaustive]
+    Elsewhere {
+        /// Where it runs, as a sentence.
+        attached: String,
+        /// The place that was asked for.
+        wanted: String,
+    },
+    /// The root array of the interface's owner refuses the program, or is none.
+    #[error(transparent)]
+    RootArray(#[from] ProgArrayError),
     /// The driver has no XDP in this mode.
     #[error("interface {interface} has no XDP in {mode} mode{}{detail}", if detail.is_empty() { "" } else { ": " })]
     #[non_exhaustive]
@@ -178,7 +191,8 @@ impl AttachError {
         match self {
             Self::NoInterface { .. } => ErrorKind::NotFound,
             Self::Occupied { .. } => ErrorKind::Occupied,
-            Self::Attached { .. } => ErrorKind::Conflict,
+            Self::Attached { .. } | Self::Elsewhere { .. } => ErrorKind::Conflict,
+            Self::RootArray(error) => error.kind(),
             Self::Unsupported { .. } => ErrorKind::Unsupported,
             Self::Permission { .. } => ErrorKind::Permission,
             Self::Pin(error) => error.kind(),

@@ -203,6 +203,12 @@ impl ProgArray {
         self.map.shape().max_entries
     }
 
+    /// Whether the programs that use the array are XDP programs; none while nothing uses it.
+    pub fn is_for_xdp(&self) -> Option<bool> {
+        let kind = object::fdinfo(self.map.as_fd(), "owner_prog_type").ok()?;
+        Some(kind == u64::from(libbpf_sys::BPF_PROG_TYPE_XDP))
+    }
+
     /// The program at an index, if there is one.
     ///
     /// # Errors
@@ -279,7 +285,8 @@ impl ProgArray {
         }
     }
 
-    fn occupied(&self, index: u32, holder: Option<Entry>) -> ProgArrayError {
+    /// The refusal of an index that somebody else holds.
+    pub(crate) fn occupied(&self, index: u32, holder: Option<Entry>) -> ProgArrayError {
         ProgArrayError::Occupied {
             path: self.path.display().to_string(),
             index,

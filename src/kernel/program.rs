@@ -115,9 +115,14 @@ fn map_ids(program: BorrowedFd<'_>, count: u32) -> Result<Vec<u32>, SysError> {
 /// The name of somebody's program, where this process may open programs by number
 /// (CAP_SYS_ADMIN).
 pub(super) fn name_by_id(id: u32) -> Option<String> {
+    Some(by_id(id)?.name)
+}
+
+/// Somebody's program, where this process may open programs by number (CAP_SYS_ADMIN).
+pub(crate) fn by_id(id: u32) -> Option<Program> {
     // SAFETY: the descriptor is new.
     let fd = unsafe { sys::owned(libbpf_sys::bpf_prog_get_fd_by_id(id), "open program", id).ok()? };
-    Some(Program::from_fd(fd).ok()?.name)
+    Program::from_fd(fd).ok()
 }
 
 /// Loads the smallest XDP program there is: it passes everything.

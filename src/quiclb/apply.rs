@@ -10,7 +10,6 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
-use super::attachment::{refuse_misplaced, refuse_occupied};
 use super::collector::Collector;
 use super::error::{InstanceError, PlanError, PublishError};
 use super::finding::{Finding, FindingCode};
@@ -20,6 +19,7 @@ use super::loader::Loader;
 use super::measure::Before;
 use super::observe::observe_for;
 use super::publish::Publication;
+use super::root_array::refuse;
 use super::status::{has_errors, Attachment, Status, APPLY};
 use crate::error::ErrorKind;
 use crate::id::InstanceId;
@@ -307,16 +307,14 @@ pub fn apply(
     let load = || Loader::new(&dir, spec.limits()).load();
     let (plan, repaired) = match plan_here(root, spec, wanted.options()) {
         Err(PlanError::Instance(error)) if error.is_repairable() => {
-            refuse_occupied(&dir, spec.interface())?;
-            refuse_misplaced(&dir, spec.interface(), spec.mode().into())?;
+            refuse(&dir, spec)?;
             let writer = load()?;
             (writer.plan(spec, wanted.options())?, Some(writer))
         }
         plan => (plan?, None),
     };
     wanted.agrees(&plan)?;
-    refuse_occupied(&dir, spec.interface())?;
-    refuse_misplaced(&dir, spec.interface(), spec.mode().into())?;
+    refuse(&dir, spec)?;
     preflight(&plan, &options.force)?;
 
     let (mut writer, plan) = match repaired {
@@ -452,7 +450,10 @@ fn publish_and_attach(
     let before = Before::of(writer)?;
     let published = writer.publish_observed(plan, keep, |_| Ok(()))?;
     let spec = plan.spec();
-    writer.attach(spec.interface(), spec.mode().into())?;
+    match spec.root_array() {
+        Some(place) => drop(writer.attach_at(place)?),
+        None => drop(writer.attach(spec.interface(), spec.mode().into())?),
+    }
     Ok((before, published))
 }
 

@@ -4,6 +4,7 @@
 use super::detach::take_off;
 use super::error::{DetachError, InstanceError};
 use super::instance::{QuicLb, Writer, PROGRAM};
+use super::root_array::refuse_in_array;
 use crate::error::ErrorKind;
 use crate::id::InterfaceName;
 use crate::kernel::attach::{
@@ -257,6 +258,7 @@ impl Writer {
     ) -> Result<Attached, AttachError> {
         let ifindex = interface_index(interface.as_str())?;
         refuse_misplaced(self.dir(), interface, mode)?;
+        refuse_in_array(self.dir(), interface, mode)?;
         self.refuse_unlinked_elsewhere(interface, mode)?;
         if let Some(attached) = self.attached(interface)? {
             if attached.program_id == self.program.id() {

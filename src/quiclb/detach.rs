@@ -6,10 +6,12 @@ use serde::Serialize;
 use super::attachment::{index_of, pinned_programs, refuse_occupied, remove_link, LINK};
 use super::error::{DetachError, InstanceError};
 use super::instance::{QuicLb, PATIENCE};
+use super::root_array::take_out;
 use crate::error::ErrorKind;
-use crate::id::{InstanceId, InterfaceName};
+use crate::id::InstanceId;
 use crate::kernel::attach::{AttachError, NetlinkAttachment, XdpLink};
 use crate::kernel::statedir::{Section, StateDir, StateDirLock, StateError};
+use crate::service::Spec;
 
 /// What was taken off and removed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -119,25 +121,34 @@ fn sweep(dir: &StateDir, report: &mut Detached) {
 pub(super) struct TakenOff {
     /// Whether the program was on the interface before.
     pub(super) detached: bool,
-    /// Name of the link's pin if there was one.
-    unpinned: Option<String>,
+    /// Names of the pins that are gone.
+    unpinned: Vec<String>,
 }
 
 /// Takes the program off, whether the instance is whole or not: its pins are the proof that it is
 /// ours.
 pub(super) fn take_off(lock: &StateDirLock) -> Result<TakenOff, AttachError> {
     let dir = lock.dir();
-    let interface = interface(dir);
-    if let Some(interface) = &interface {
+    let spec = live_spec(dir);
+    let place = spec.as_ref().and_then(Spec::root_array);
+    let out = take_out(lock, place)?;
+    if place.is_some() || !out.unpinned.is_empty() {
+        return Ok(TakenOff {
+            detached: out.removed,
+            unpinned: out.unpinned,
+        });
+    }
+    let interface = spec.as_ref().map(Spec::interface);
+    if let Some(interface) = interface {
         refuse_occupied(dir, interface)?;
     }
     if let Some(detached) = remove_link(lock)? {
         return Ok(TakenOff {
             detached,
-            unpinned: Some(format!("{}/{LINK}", Section::Links)),
+            unpinned: vec![format!("{}/{LINK}", Section::Links)],
         });
     }
-    let ifindex = match &interface {
+    let ifindex = match interface {
         Some(interface) => index_of(interface)?,
         None => None,
     };
@@ -157,8 +168,8 @@ pub(super) fn take_off(lock: &StateDirLock) -> Result<TakenOff, AttachError> {
     Ok(taken)
 }
 
-/// The interface of the live generation; none if there is no such generation, or not readable.
-fn interface(dir: &StateDir) -> Option<InterfaceName> {
+/// The specification of the live generation; none if there is no such generation, or not readable.
+fn live_spec(dir: &StateDir) -> Option<Spec> {
     let live = QuicLb::open(dir).ok()?.live_record().ok()??;
-    Some(live.spec().interface().clone())
+    Some(live.spec().clone())
 }

@@ -10,6 +10,7 @@ use super::error::{InstanceError, PlanError};
 use super::finding::{Finding, FindingCode, Severity};
 use super::instance::QuicLb;
 use super::observe::observe;
+use super::root_array::shared;
 use super::status::{Health, Status, APPLY};
 use crate::kernel::attach::AttachError;
 use crate::kernel::statedir::{StateDir, StateRoot};
@@ -92,6 +93,7 @@ impl Diagnosis {
         let sound: Vec<_> = FindingCode::ALL
             .iter()
             .filter(|code| !found(**code))
+            .filter(|code| !code.needs_root_array() || status.attachment.root_array.is_some())
             .map(|&code| match unseen(code, &status, live.is_some()) {
                 Some(why) => DoctorCheck::new(code, &object, CheckResult::Unknown, why),
                 None => DoctorCheck::new(code, &object, CheckResult::Ok, code.sound()),
@@ -144,9 +146,16 @@ impl Diagnosis {
         };
         let dir = root.quiclb(spec.instance_id());
         checks.extend(leftovers(&dir)?);
-        checks.push(hook(&dir, spec)?);
-        // The hook has a check of its own above.
-        checks.extend(machine(spec, observe()?));
+        let mut world = observe()?;
+        match spec.root_array() {
+            Some(place) => {
+                let shared = shared(&dir, place, spec.interface());
+                world.root_array = Some(shared.map_err(InstanceError::from)?);
+            }
+            None => checks.push(hook(&dir, spec)?),
+        }
+        // A hook has a check of its own above.
+        checks.extend(machine(spec, world));
         Ok(Self::new(object.into(), checks))
     }
 

@@ -99,6 +99,7 @@ impl FindingCode {
                 | Self::OtherProgram
                 | Self::ModeDrift
                 | Self::UnpinnedLink
+                | Self::NoRootProgram
                 | Self::NoInterface
                 | Self::IfindexDrift
                 | Self::SourceMacDrift
@@ -111,7 +112,15 @@ impl FindingCode {
 
     /// Whether it is only looked for where the program is attached.
     pub(super) const fn needs_attachment(self) -> bool {
-        matches!(self, Self::OtherProgram | Self::ModeDrift)
+        matches!(
+            self,
+            Self::OtherProgram | Self::ModeDrift | Self::NoRootProgram
+        )
+    }
+
+    /// Whether it is only looked for where the program is called from a root array.
+    pub(super) const fn needs_root_array(self) -> bool {
+        matches!(self, Self::RootArray | Self::NoRootProgram)
     }
 
     /// Whether it is only looked for where a generation is live.
@@ -123,6 +132,8 @@ impl FindingCode {
                 | Self::OtherProgram
                 | Self::ModeDrift
                 | Self::UnpinnedLink
+                | Self::RootArray
+                | Self::NoRootProgram
                 | Self::NoInterface
                 | Self::IfindexDrift
                 | Self::SourceMacDrift
@@ -166,6 +177,11 @@ codes! {
     ModeDrift = "mode-drift", Error, "the program runs in the mode of the specification";
     /// Somebody else's program is on the interface.
     ForeignProgram = "foreign-program", Error, "no foreign program on the interface";
+    /// The program is not at its place in the array of the interface's owner, although it was put
+    /// there, or the array is not the one that is pinned there now.
+    RootArray = "root-array", Error, "the program is at its place in the root array";
+    /// Nothing runs on the interface that could call the program.
+    NoRootProgram = "no-root-program", Warning, "a root program runs on the interface";
     /// The interface where packets arrive does not exist here.
     NoInterface = "no-interface", Error, "the interface exists";
     /// The program is attached in another network namespace than the one that was looked at.

@@ -26,6 +26,8 @@ use crate::kernel::typed::{Array, DevMap, Hash, PerCpuArray};
 use crate::plan::{plan, Live, Options, Plan, World};
 use crate::service::Spec;
 
+/// The map that leads to the live generation.
+pub(super) const GENERATION_MAP: &str = "gw_ql_gen";
 /// Maps whose sizes are the instance's own.
 pub(super) const FLOW_MAP: &str = "gw_ql_flow";
 pub(super) const CID_MAP: &str = "gw_ql_cid";
@@ -69,7 +71,7 @@ pub(super) struct Maps {
 impl Maps {
     /// Name of each map, the same as its pin's.
     pub(super) const NAMES: [&'static str; 15] = [
-        "gw_ql_gen",
+        GENERATION_MAP,
         "gw_ql_reason",
         "gw_ql_stats",
         "gw_ql_backend",

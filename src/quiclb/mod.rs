@@ -42,6 +42,7 @@ mod measure;
 mod observe;
 mod probe;
 mod publish;
+mod root_array;
 pub mod schema;
 mod stats;
 mod status;
@@ -80,12 +81,13 @@ pub use probe::{
     InterfaceProbe, KernelSupport, OffloadHint, ProbeSchema, ProgramOnHook, Queues, XdpSupport,
 };
 pub use publish::{Publication, Step};
+pub use root_array::AttachedAt;
 pub use stats::{BackendStats, EventStats, ServiceStats, Stats};
 pub use status::{
     Abi, AffinityStatus, Attachment, AttachmentKind, BackendCounters, BackendEntries,
     BackendStatus, CidState, FlowState, GenerationStatus, Health, InstanceList, ListSchema,
     ListedInstance, Owner, Profile, ProgramStatus, RedirectErrorSource, RedirectErrors,
-    ServiceStatus, Status, StatusSchema, Sweep, TableStatus,
+    RootArrayPlace, ServiceStatus, Status, StatusSchema, Sweep, TableStatus,
 };
 pub use upgrade::{UpgradeError, UpgradeKind, UpgradeSchema, Upgraded};
 pub use watch::{BackendRates, ServiceRates, WatchLine, WatchSchema};

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use super::attachment::hook;
 use super::contexts::{decryption, needed};
 use super::error::InstanceError;
+use super::root_array::shared;
 use crate::addr::MacAddr;
 use crate::kernel::netdev::{self, Interface, XdpFeatures};
 use crate::kernel::statedir::StateDir;
@@ -41,12 +42,16 @@ pub fn observe() -> Result<World, SysError> {
     Ok(world)
 }
 
-/// The machine as [`observe`] sees it, what is on the hook of the specification's interface, and
-/// whether keys can be used if it has any.
+/// The machine as [`observe`] sees it, what is where the specification wants the program, and whether
+/// keys can be used if it has any.
 pub(super) fn observe_for(dir: &StateDir, spec: &Spec) -> Result<World, InstanceError> {
     let mut world = observe()?;
-    if world.device(spec.interface()).is_some() {
-        world.hook = Some(hook(dir, spec.interface())?);
+    match spec.root_array() {
+        Some(place) => world.root_array = Some(shared(dir, place, spec.interface())?),
+        None if world.device(spec.interface()).is_some() => {
+            world.hook = Some(hook(dir, spec.interface())?);
+        }
+        None => {}
     }
     if needed(spec) {
         world.decryption = decryption();

@@ -7,6 +7,7 @@
 
 mod collect;
 mod lost;
+mod shared;
 mod state;
 
 use std::collections::BTreeMap;
@@ -23,7 +24,7 @@ use crate::addr::MacAddr;
 use crate::id::{InstanceId, InterfaceName};
 use crate::kernel::build::Build;
 use crate::kernel::statedir::{StateDir, StateRoot};
-use crate::service::{BackendState, Mode, Protocol, Routing, Tracking};
+use crate::service::{BackendState, Mode, Protocol, RootArray, Routing, Tracking};
 
 /// What an instance is and does.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -99,7 +100,7 @@ impl Health {
 }
 
 /// What holds the program on its interface.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Attachment {
@@ -109,12 +110,36 @@ pub struct Attachment {
     pub link_id: Option<u32>,
     /// The kernel's number of the instance's program.
     pub program_id: Option<u32>,
-    /// The kernel's number of the program that the interface runs.
+    /// The kernel's number of the program that the interface runs, or that is at the place in the
+    /// root array.
     pub live_program_id: Option<u32>,
     /// Whose program that is.
     pub owner: Owner,
     /// The kernel's number of the program before the last upgrade.
     pub previous_program_id: Option<u32>,
+    /// The place from which the program of the interface's owner is to call it; none where it is
+    /// attached itself.
+    pub root_array: Option<RootArrayPlace>,
+}
+
+/// A place in an array of programs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct RootArrayPlace {
+    /// Where the array is pinned.
+    pub path: String,
+    /// The index.
+    pub index: u32,
+}
+
+impl From<&RootArray> for RootArrayPlace {
+    fn from(place: &RootArray) -> Self {
+        Self {
+            path: place.path().display().to_string(),
+            index: place.index(),
+        }
+    }
 }
 
 impl Attachment {

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::lost::Lost;
+use super::shared::{in_arrays, shared};
 use super::state::affinity;
 use super::{
     has_errors, Abi, Attachment, AttachmentKind, BackendCounters, BackendEntries, BackendStatus,
@@ -140,6 +141,7 @@ fn partial(
         remedy,
     )];
     let mut attachment = detached(None);
+    in_arrays(dir, &mut attachment)?;
     if let Some(link) = pinned_link(dir)? {
         let state = link.state()?;
         attachment.kind = AttachmentKind::Link;
@@ -244,7 +246,7 @@ fn live(instance: &QuicLb, findings: &mut Vec<Finding>) -> Result<Option<Live>, 
     Ok(None)
 }
 
-fn detached(program_id: Option<u32>) -> Attachment {
+pub(super) fn detached(program_id: Option<u32>) -> Attachment {
     Attachment {
         kind: AttachmentKind::None,
         link_id: None,
@@ -252,6 +254,7 @@ fn detached(program_id: Option<u32>) -> Attachment {
         live_program_id: None,
         owner: Owner::None,
         previous_program_id: None,
+        root_array: None,
     }
 }
 
@@ -296,6 +299,7 @@ fn attachment(
         ));
     }
     attachment.previous_program_id = programs.get(Role::Previous).map(Program::id);
+    in_arrays(instance.dir(), &mut attachment)?;
     let link = match pinned_link(instance.dir())? {
         Some(link) => Some(link.state()?),
         None => None,
@@ -321,15 +325,12 @@ fn attachment(
     let Some(live) = live else {
         return Ok((attachment, None));
     };
+    if let Some(place) = live.spec().root_array() {
+        return shared(instance, live, place, findings);
+    }
     let interface = live.spec().interface();
     let Some(ifindex) = index_of(interface)? else {
-        let message = "there is no such interface here";
-        findings.push(Finding::new(
-            FindingCode::NoInterface,
-            interface,
-            message,
-            format!("create {interface}, then {APPLY}"),
-        ));
+        findings.push(no_interface(interface));
         return Ok((attachment, None));
     };
     let linked = link.filter(|link| link.ifindex == Some(ifindex));
@@ -380,6 +381,15 @@ fn attachment(
         ));
     }
     Ok((attachment, Some(mode)))
+}
+
+pub(super) fn no_interface(interface: &InterfaceName) -> Finding {
+    Finding::new(
+        FindingCode::NoInterface,
+        interface,
+        "there is no such interface here",
+        format!("create {interface}, then {APPLY}"),
+    )
 }
 
 fn unpinned(interface: &InterfaceName, occupant: &Occupant) -> Option<Finding> {
