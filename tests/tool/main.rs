@@ -14,6 +14,7 @@ mod offload;
 mod planning;
 mod promises;
 mod refusals;
+mod root_array;
 mod run;
 mod targets;
 mod tracing;
@@ -23,5 +24,7 @@ mod watching;
 
 #[path = "../common/netns.rs"]
 mod netns;
+#[path = "../common/programs.rs"]
+mod programs;
 #[path = "../common/tool.rs"]
 mod tool;
