@@ -31,6 +31,9 @@ pub mod offload {}
 #[doc = include_str!("docs/pcc.md")]
 pub mod pcc {}
 
+#[doc = include_str!("docs/sharing.md")]
+pub mod sharing {}
+
 #[doc = include_str!("docs/state.md")]
 pub mod state {}
 
