@@ -7,7 +7,7 @@ mod netns;
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use guideway::error::ErrorKind;
@@ -160,11 +160,46 @@ fn while_our_link_holds_the_hook_nobody_gets_it() {
     });
 }
 
+/// A way in which somebody else takes the hook.
+#[derive(Clone, Copy)]
+enum Way {
+    Netlink(u32),
+    Link,
+}
+
+/// What holds the hook for somebody else.
+enum Held {
+    Netlink(u32, u32),
+    Link { _link: OwnedFd },
+}
+
+impl Way {
+    fn attach(self, index: u32, program: &OwnedFd) -> std::io::Result<Held> {
+        match self {
+            Self::Netlink(mode) => {
+                let flags = mode | XDP_FLAGS_UPDATE_IF_NOEXIST;
+                netlink_attach(index, program, flags).map(|()| Held::Netlink(index, mode))
+            }
+            Self::Link => foreign_link(index, program).map(|link| Held::Link { _link: link }),
+        }
+    }
+}
+
+impl Held {
+    fn release(self) {
+        match self {
+            Self::Netlink(index, mode) => {
+                netlink_detach(index, mode).expect("their own program");
+            }
+            Self::Link { _link } => {}
+        }
+    }
+}
+
 /// Looking and attaching are two steps: a competitor in between must not be displaced, and the
 /// error must be the same as when it is seen at once.
-#[test]
-fn a_competitor_in_a_loop_is_never_displaced() {
-    isolated("kernel_attach::competitor", || {
+fn competes(name: &str, way: Way) {
+    isolated(name, move || {
         let (index, _) = veth("near", "far");
         let (program, id) = ours("ours");
         let (foreign, foreign_id) = theirs();
@@ -174,12 +209,11 @@ fn a_competitor_in_a_loop_is_never_displaced() {
             let competitor = scope.spawn(|| {
                 let mut held = 0_u32;
                 while !stop.load(Ordering::Relaxed) {
-                    let flags = XDP_FLAGS_SKB_MODE | XDP_FLAGS_UPDATE_IF_NOEXIST;
-                    if netlink_attach(index, &foreign, flags).is_ok() {
+                    if let Ok(theirs) = way.attach(index, &foreign) {
                         // Whoever overwrote it now would be seen here.
                         let (_, seen) = xdp_seen_by_ip("near").expect("their own program");
                         assert_eq!(seen, foreign_id, "displaced");
-                        netlink_detach(index, XDP_FLAGS_SKB_MODE).expect("their own program");
+                        theirs.release();
                         held += 1;
                     }
                 }
@@ -209,6 +243,76 @@ fn a_competitor_in_a_loop_is_never_displaced() {
             won > 0 && lost > 0,
             "both sides must get their turn: {won} won, {lost} lost"
         );
+    });
+}
+
+#[test]
+fn a_competitor_by_netlink_in_a_loop_is_never_displaced() {
+    competes(
+        "kernel_attach::competitor_generic",
+        Way::Netlink(XDP_FLAGS_SKB_MODE),
+    );
+}
+
+#[test]
+fn a_competitor_by_netlink_in_the_driver_is_never_displaced() {
+    competes(
+        "kernel_attach::competitor_native",
+        Way::Netlink(XDP_FLAGS_DRV_MODE),
+    );
+}
+
+#[test]
+fn a_competitor_by_link_in_a_loop_is_never_displaced() {
+    competes("kernel_attach::competitor_link", Way::Link);
+}
+
+/// Also one that asks for nothing and overwrites what it finds.
+#[test]
+fn while_our_link_is_exchanged_no_competitor_in_a_loop_gets_the_hook() {
+    const EXCHANGES: usize = 100;
+    isolated("kernel_attach::competitor_exchange", || {
+        for (mode, name, _) in MODES {
+            let (index, _) = veth("near", "far");
+            let (first, first_id) = ours(&format!("first_{name}"));
+            let (second, second_id) = ours(&format!("second_{name}"));
+            let (foreign, _) = theirs();
+            let held = link(Attachment::new(&first, index, mode).expect("attach"));
+            let (stop, tries) = (AtomicBool::new(false), AtomicU32::new(0));
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    while !stop.load(Ordering::Relaxed) {
+                        for flags in [0, XDP_FLAGS_DRV_MODE, XDP_FLAGS_SKB_MODE] {
+                            netlink_attach(index, &foreign, flags).expect_err("ours holds it");
+                        }
+                        for mode in [XDP_FLAGS_DRV_MODE, XDP_FLAGS_SKB_MODE] {
+                            let way = Way::Netlink(mode);
+                            assert!(way.attach(index, &foreign).is_err(), "ours holds it");
+                        }
+                        assert!(Way::Link.attach(index, &foreign).is_err(), "ours holds it");
+                        tries.fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+                let programs = [(&first, first_id), (&second, second_id)];
+                for exchange in 0..EXCHANGES {
+                    let (old, _) = programs[exchange % 2];
+                    let (new, id) = programs[(exchange + 1) % 2];
+                    let before = tries.load(Ordering::Relaxed);
+                    held.update(new, old).expect("exchange");
+                    let state = held.state().expect("state");
+                    assert_eq!(
+                        (state.ifindex, u64::from(state.program_id)),
+                        (Some(index), id)
+                    );
+                    let tried = || tries.load(Ordering::Relaxed) > before;
+                    assert!(netns::within(Duration::from_secs(20), tried));
+                }
+                stop.store(true, Ordering::Relaxed);
+            });
+            assert_eq!(xdp_seen_by_ip("near"), Some((name.to_owned(), first_id)));
+            held.detach().expect("detach");
+            ip(&["link", "del", "near"]);
+        }
     });
 }
 

@@ -10,9 +10,15 @@ use nix::unistd::Pid;
 use serde_json::{json, Value};
 
 use crate::harness::{
-    assert_valid, command, draining, example, machine, quiclb, quiclb_json, state, Files, INSTANCE,
+    assert_valid, coded, command, draining, example, machine, poll, quiclb, quiclb_json, state,
+    Files, INSTANCE,
 };
-use crate::netns::isolated;
+use crate::netns::{
+    foreign_program, ifindex, ip, isolated, netlink_attach, program_id, veth, within,
+    xdp_seen_by_ip, Kind,
+};
+
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The example, placed by flow, with state that is swept every second.
 pub(crate) fn quick(mut spec: Value) -> Value {
@@ -184,6 +190,98 @@ fn a_quiet_one_tells_what_it_publishes_and_nothing_of_sweeps() {
         let first = collector.find(|_| true);
         assert_eq!(first["published"]["causes"], json!(["windows"]));
         assert_eq!(first["sweep"], Value::Null);
+        assert_eq!(collector.end(Signal::SIGTERM), Some(0));
+    });
+}
+
+/// Makes a veth pair again, with other indices and another address.
+fn made_again(near: &str, far: &str, mac: &str) {
+    let before = ifindex(near);
+    ip(&["link", "del", near]);
+    // Another interface takes an index, so that the new one has another.
+    veth("spare0", "spare1");
+    veth(near, far);
+    ip(&["link", "set", near, "address", mac]);
+    ip(&["link", "del", "spare0"]);
+    poll(far);
+    assert_ne!(ifindex(near), before);
+}
+
+/// Never silent: gone it is a line, back it is another, and what is sent then arrives.
+#[test]
+fn interfaces_that_are_made_again_are_said_and_followed() {
+    isolated("tool::run_interfaces", || {
+        machine();
+        let files = Files::new("run-interfaces");
+        let mut spec = example();
+        spec["source_mac"] = json!("interface");
+        let spec = files.write("spec.json", spec.to_string());
+        quiclb(&["apply", &spec]).exits(0);
+        let mut collector = Collector::start(&["-o", "json", "run", "--quiet", INSTANCE]);
+        let says = |line: &Value, name: &str| {
+            let problem = line["problem"].as_str().unwrap_or_default();
+            problem.contains(&format!("no such interface here: {name}"))
+        };
+        let published = |line: &Value| line["published"]["causes"] == json!(["interfaces"]);
+        let is_well = || quiclb_json(&["status", INSTANCE]).code == 0;
+
+        ip(&["link", "del", "vm-edge-a"]);
+        collector.find(|line| says(line, "vm-edge-a"));
+        veth("vm-edge-a", "peer-a");
+        collector.find(published);
+        made_again("vm-edge-a", "peer-a", "02:00:00:00:0a:01");
+        assert!(within(PATIENCE, is_well), "a target with another address");
+
+        // Where packets arrive: the link has lost what it held.
+        ip(&["link", "del", "edge0"]);
+        collector.find(|line| says(line, "edge0"));
+        let gone = quiclb_json(&["status", INSTANCE]).exits(5).document();
+        assert!(coded(&gone["findings"], "no-interface").is_some(), "{gone:#}");
+        veth("edge0", "client0");
+        ip(&["link", "set", "edge0", "address", "02:00:00:00:0e:00"]);
+        collector.find(published);
+        assert!(within(PATIENCE, is_well), "where packets arrive");
+        let status = quiclb_json(&["status", INSTANCE]).exits(0).document();
+        assert_eq!(status["ifindex"], ifindex("edge0"));
+        let (_, id) = xdp_seen_by_ip("edge0").expect("a program");
+        assert_eq!(status["attachment"]["live_program_id"], id);
+
+        // Somebody was faster: theirs stays, and that is said.
+        ip(&["link", "del", "edge0"]);
+        collector.find(|line| says(line, "edge0"));
+        let theirs = foreign_program("theirs", Kind::Xdp).expect("load");
+        ip(&["link", "add", "taken0", "type", "veth", "peer", "name", "client0"]);
+        let flags = libbpf_sys::XDP_FLAGS_DRV_MODE;
+        netlink_attach(ifindex("taken0"), &theirs, flags).expect("attach theirs");
+        ip(&["link", "set", "taken0", "name", "edge0"]);
+        ip(&["link", "set", "edge0", "up"]);
+        let refused = collector.find(|line| {
+            let problem = line["problem"].as_str().unwrap_or_default();
+            problem.contains("not attached again")
+        });
+        let problem = refused["problem"].as_str().expect("text");
+        assert!(problem.contains("(theirs)"), "{problem}");
+        let seen = Some(("native".to_owned(), program_id(&theirs).into()));
+        assert_eq!(xdp_seen_by_ip("edge0"), seen);
+        assert_eq!(collector.end(Signal::SIGTERM), Some(0));
+    });
+}
+
+#[test]
+fn a_detached_instance_stays_detached() {
+    isolated("tool::run_detached", || {
+        machine();
+        let files = Files::new("run-detached");
+        let spec = files.write("spec.json", quick(example()).to_string());
+        quiclb(&["apply", &spec]).exits(0);
+        quiclb(&["detach", INSTANCE]).exits(0);
+        made_again("edge0", "client0", "02:00:00:00:0e:00");
+        let mut collector = Collector::start(&["-o", "json", "run", INSTANCE]);
+        for _ in 0..2 {
+            let line = collector.find(|line| line["sweep"]["complete"] == true);
+            assert_eq!(line["problem"], Value::Null);
+        }
+        assert_eq!(xdp_seen_by_ip("edge0"), None);
         assert_eq!(collector.end(Signal::SIGTERM), Some(0));
     });
 }

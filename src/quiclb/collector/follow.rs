@@ -13,7 +13,8 @@ use super::{CollectError, Collector};
 use crate::id::InterfaceName;
 use crate::kernel::netdev;
 use crate::plan::{plan_again, Live, PlanResult, ServiceSweep};
-use crate::quiclb::attachment::{mode_here, pinned_link};
+use crate::quiclb::attachment::{index_of, mode_here, pinned_link};
+use crate::quiclb::root_array::kept;
 use crate::quiclb::error::{InstanceError, PublishError};
 use crate::quiclb::instance::{QuicLb, Writer};
 use crate::quiclb::observe::observe_for;
@@ -28,7 +29,7 @@ pub enum Cause {
     Windows,
     /// Held slots had no entry left that differs from their owner.
     Released,
-    /// An interface of a backend was made again or has another address.
+    /// An interface was made again or has another address.
     Interfaces,
 }
 
@@ -71,7 +72,7 @@ impl Collector {
             causes.push(Cause::Released);
         }
         let interfaces = Interfaces::look(writer, live)?;
-        if interfaces.have_moved {
+        if interfaces.have_moved || loose(writer, live)? {
             causes.push(Cause::Interfaces);
         }
         let absent = interfaces.absent_text();
@@ -138,7 +139,13 @@ impl Collector {
             Err(PublishError::Instance(error)) => return Err(CollectError::from(error).into()),
             Err(error) => return Err(FollowError::Stands(format!("not published: {error}"))),
         };
-        if published.result == PlanResult::Unchanged && !lost_targets {
+        let attached = loose(writer, live).map_err(CollectError::from)?;
+        if attached {
+            let spec = live.spec();
+            let attached = writer.attach(spec.interface(), spec.mode().into());
+            attached.map_err(|error| FollowError::Stands(format!("not attached again: {error}")))?;
+        }
+        if published.result == PlanResult::Unchanged && !lost_targets && !attached {
             return Ok((None, held_back));
         }
         let after = writer
@@ -198,12 +205,22 @@ fn elsewhere(instance: &QuicLb) -> Result<Option<u32>, InstanceError> {
     })
 }
 
+/// Whether the link held an interface that is gone, and there is one of its name again.
+fn loose(instance: &QuicLb, live: &Live) -> Result<bool, InstanceError> {
+    let Some(link) = pinned_link(&instance.dir)? else {
+        return Ok(false);
+    };
+    Ok(link.state()?.ifindex.is_none() && index_of(live.spec().interface())?.is_some())
+}
+
 /// The interfaces of a live generation.
 struct Interfaces<'a> {
     /// Frames are sent through one that is not what was published, or not known to the program.
     have_moved: bool,
-    /// Those that do not exist.
+    /// Those to backends that do not exist.
     absent: BTreeSet<&'a InterfaceName>,
+    /// The one where packets arrive, if it does not exist, although the program was put there.
+    no_ingress: Option<&'a InterfaceName>,
 }
 
 impl<'a> Interfaces<'a> {
@@ -216,7 +233,16 @@ impl<'a> Interfaces<'a> {
         let mut found = Self {
             have_moved: false,
             absent: BTreeSet::new(),
+            no_ingress: None,
         };
+        // A detached instance waits for no packets.
+        if pinned_link(&instance.dir)?.is_some() || !kept(&instance.dir)?.is_empty() {
+            let ingress = live.spec().interface();
+            match devices.get(ingress.as_str()) {
+                Some((index, _)) => found.have_moved |= *index != live.record.ifindex,
+                None => found.no_ingress = Some(ingress),
+            }
+        }
         for (service, record) in live.placed() {
             for backend in &service.backends {
                 let Some(placed) = record.backend(backend.id.get()) else {
@@ -236,12 +262,17 @@ impl<'a> Interfaces<'a> {
 
     fn absent_text(&self) -> Option<String> {
         let names: Vec<_> = self.absent.iter().map(|name| name.as_str()).collect();
-        (!names.is_empty()).then(|| {
+        let targets = (!names.is_empty()).then(|| {
             format!(
                 "no such interface here: {}; frames to the backends behind it are dropped until \
                  there is one",
                 names.join(", ")
             )
-        })
+        });
+        let ingress = self.no_ingress.map(|name| {
+            format!("no such interface here: {name}; no packet arrives until there is one")
+        });
+        let texts: Vec<_> = ingress.into_iter().chain(targets).collect();
+        (!texts.is_empty()).then(|| texts.join("; "))
     }
 }
