@@ -3,6 +3,13 @@
 
 use std::fmt;
 
+/// What to do about an object under our names that is somebody else's or damaged.
+pub(crate) const NOT_OURS: &str =
+    "it was left alone: if nothing needs it, remove it by hand, then \
+                                   apply the specification again";
+/// What to do about state of a version that this one does not understand.
+pub(crate) const OTHER_VERSION: &str = "use the version that wrote it";
+
 /// What a caller can do about an error, whatever failed; every error type has `kind()`.
 ///
 /// The text form is what the tool prints as `kind`.

@@ -5,7 +5,7 @@ use super::limits::LimitError;
 use super::pins::{Report, SweepError};
 use super::publish::Step;
 use crate::encap::InvalidHopLimit;
-use crate::error::ErrorKind;
+use crate::error::{ErrorKind, NOT_OURS, OTHER_VERSION};
 use crate::group::{Class, GroupId, ImageError, PlanError, Publication, StalePlan};
 use crate::kernel::map::{OpenError, ShapeError};
 use crate::kernel::object::LoadError;
@@ -45,6 +45,17 @@ pub enum InstanceError {
         path: String,
         /// A map that it should use.
         map: &'static str,
+    },
+    /// The pinned program uses none of the pinned maps: it is somebody else's.
+    #[error("{path} is program {id} ({name}), which uses none of the maps pinned beside it")]
+    #[non_exhaustive]
+    ForeignProgram {
+        /// Where.
+        path: String,
+        /// The kernel's number of the program.
+        id: u32,
+        /// Its name.
+        name: String,
     },
     /// The limits that size the maps differ from those the instance was made with.
     #[error("the instance was made for {limit} {found}, not {wanted}")]
@@ -139,6 +150,16 @@ impl InstanceError {
                  was made for into the specification's limits",
             ),
             error if error.is_repairable() => Some("apply the specification again"),
+            Self::State(StateError::Version { .. }) => Some(OTHER_VERSION),
+            Self::State(StateError::Corrupt { .. }) => Some(NOT_OURS),
+            Self::State(StateError::Open(_))
+            | Self::Map(_)
+            | Self::Pin(_)
+            | Self::ForeignProgram { .. }
+                if self.kind() == ErrorKind::Incompatible =>
+            {
+                Some(NOT_OURS)
+            }
             _ => None,
         }
     }
@@ -158,6 +179,7 @@ impl InstanceError {
             Self::Shape(_)
             | Self::Ring(_)
             | Self::Mixed { .. }
+            | Self::ForeignProgram { .. }
             | Self::Meta(_)
             | Self::Orphan { .. }
             | Self::Image(_)

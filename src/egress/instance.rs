@@ -142,6 +142,14 @@ impl Egress {
     /// elsewhere.
     pub(super) fn check_program(&self, program: &Program, pin: &str) -> Result<(), InstanceError> {
         let used = program.map_ids();
+        if self.maps.all().iter().all(|map| !used.contains(&map.id())) {
+            let path = self.dir.pin(Section::Programs, pin);
+            return Err(InstanceError::ForeignProgram {
+                path: path.display().to_string(),
+                id: program.id(),
+                name: program.name().to_owned(),
+            });
+        }
         let mut maps = self.maps.all().into_iter().zip(Maps::NAMES);
         match maps.find(|(map, _)| !used.contains(&map.id())) {
             Some((_, map)) => {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! What can go wrong with an instance, by what was tried.
 
-use crate::error::ErrorKind;
+use crate::error::{ErrorKind, NOT_OURS, OTHER_VERSION};
 use crate::kernel::attach::AttachError;
 use crate::kernel::map::{OpenError, ShapeError};
 use crate::kernel::object::LoadError;
+use crate::kernel::prog_array::ProgArrayError;
 use crate::kernel::record;
 use crate::kernel::ring::RingError;
 use crate::kernel::statedir::{AbiVersion, StateError};
@@ -54,6 +55,17 @@ pub enum InstanceError {
         found: AbiVersion,
         /// The version of this library.
         current: AbiVersion,
+    },
+    /// The pinned program uses none of the pinned maps: it is somebody else's.
+    #[error("{path} is program {id} ({name}), which uses none of the maps pinned beside it")]
+    #[non_exhaustive]
+    ForeignProgram {
+        /// Where.
+        path: String,
+        /// The kernel's number of the program.
+        id: u32,
+        /// Its name.
+        name: String,
     },
     /// The limits that size the maps differ from those the instance was made with.
     #[error("the instance was made for {limit} {found}, not {wanted}")]
@@ -124,6 +136,17 @@ impl InstanceError {
                 Some("detach it with --purge, then apply the specification")
             }
             error if error.is_repairable() => Some("apply the specification again"),
+            Self::State(StateError::Version { .. }) => Some(OTHER_VERSION),
+            Self::State(StateError::Corrupt { .. }) => Some(NOT_OURS),
+            Self::State(StateError::Open(_))
+            | Self::Map(_)
+            | Self::Pin(_)
+            | Self::ForeignProgram { .. }
+            | Self::Attach(
+                AttachError::NotXdp { .. }
+                | AttachError::Pin(PinError::WrongType { .. })
+                | AttachError::RootArray(ProgArrayError::OtherKind { .. }),
+            ) if self.kind() == ErrorKind::Incompatible => Some(NOT_OURS),
             _ => None,
         }
     }
@@ -135,7 +158,10 @@ impl InstanceError {
             Self::Load(error) => error.kind(),
             Self::Map(error) => error.kind(),
             Self::Pin(error) => error.kind(),
-            Self::Shape(_) | Self::Mixed { .. } | Self::Older { .. } => ErrorKind::Incompatible,
+            Self::Shape(_)
+            | Self::Mixed { .. }
+            | Self::Older { .. }
+            | Self::ForeignProgram { .. } => ErrorKind::Incompatible,
             Self::Stored(_) | Self::Record(_) | Self::Orphan { .. } => ErrorKind::Incompatible,
             Self::Limits { .. } => ErrorKind::Conflict,
             Self::Profile { .. } => ErrorKind::Unsupported,

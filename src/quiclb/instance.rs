@@ -232,6 +232,14 @@ impl QuicLb {
             let path = path.display().to_string();
             Err(InstanceError::Mixed { path, map })
         };
+        if self.maps.ids().iter().all(|(id, _)| !used.contains(id)) {
+            let path = self.dir.pin(Section::Programs, pin);
+            return Err(InstanceError::ForeignProgram {
+                path: path.display().to_string(),
+                id: program.id(),
+                name: program.name().to_owned(),
+            });
+        }
         let unused = |contexts: &Contexts| !used.contains(&contexts.map().id());
         if self.maps.contexts.as_ref().is_some_and(unused) {
             return mixed(keys::MAP);

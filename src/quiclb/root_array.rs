@@ -297,17 +297,22 @@ impl Writer {
     }
 }
 
-/// Refuses if the place where a specification wants the program is somebody else's, or the program is
-/// elsewhere. Goes by pins alone, so that it works before an instance is whole.
-pub(super) fn refuse(dir: &StateDir, spec: &Spec) -> Result<(), AttachError> {
+/// Refuses if the place where a specification wants the program is somebody else's. Goes by pins alone,
+/// so that it works before an instance is whole.
+pub(super) fn refuse_foreign(dir: &StateDir, spec: &Spec) -> Result<(), AttachError> {
     match spec.root_array() {
-        Some(place) => {
-            refuse_occupied(dir, place)?;
-            refuse_attached(dir, place)
-        }
+        Some(place) => refuse_occupied(dir, place),
+        None => attachment::refuse_occupied(dir, spec.interface()),
+    }
+}
+
+/// Refuses also if the program is elsewhere.
+pub(super) fn refuse(dir: &StateDir, spec: &Spec) -> Result<(), AttachError> {
+    refuse_foreign(dir, spec)?;
+    match spec.root_array() {
+        Some(place) => refuse_attached(dir, place),
         None => {
             let (interface, mode) = (spec.interface(), spec.mode().into());
-            attachment::refuse_occupied(dir, interface)?;
             attachment::refuse_misplaced(dir, interface, mode)?;
             refuse_in_array(dir, interface, mode)
         }

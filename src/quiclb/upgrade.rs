@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::attachment::{index_of, pinned_programs, refuse_occupied};
+use super::attachment::{index_of, pinned_programs};
 use super::error::InstanceError;
 use super::instance::{QuicLb, Writer, PROGRAM};
 use super::loader::{self, load_around};
+use super::root_array::{self, kept, Kept};
 use super::status::Abi;
 use crate::error::ErrorKind;
 use crate::id::InstanceId;
@@ -213,7 +214,7 @@ impl Writer {
     /// Refuses if the interface of the live generation is somebody else's.
     fn refuse_foreign(&self) -> Result<(), UpgradeError> {
         match self.live_record()? {
-            Some(live) => Ok(refuse_occupied(self.dir(), live.spec().interface())?),
+            Some(live) => Ok(root_array::refuse_foreign(self.dir(), live.spec())?),
             None => Ok(()),
         }
     }
@@ -299,6 +300,8 @@ struct Hook<'b> {
 
 enum Holder {
     Link(XdpLink),
+    /// At a place in an array of the interface's owner.
+    RootArray(Kept),
     /// By netlink, on the interface with this index.
     Netlink(u32),
 }
@@ -306,8 +309,10 @@ enum Holder {
 impl<'b> Hook<'b> {
     fn of(balancer: &'b QuicLb) -> Result<Self, InstanceError> {
         let programs = pinned_programs(balancer.dir())?;
+        let in_array = kept(balancer.dir())?.pop();
         let holder = match balancer.pinned_link()? {
             Some(link) => Some(Holder::Link(link)),
+            None if in_array.is_some() => in_array.map(Holder::RootArray),
             None => interface_by_netlink(balancer, &programs)?.map(Holder::Netlink),
         };
         Ok(Self {
@@ -322,6 +327,10 @@ impl<'b> Hook<'b> {
         let ifindex = match self.holder.as_ref()? {
             Holder::Link(link) => link.state().ok()?.ifindex?,
             Holder::Netlink(ifindex) => *ifindex,
+            Holder::RootArray(_) => {
+                let live = self.balancer.live_record().ok()??;
+                return Some(live.spec().interface().to_string());
+            }
         };
         Some(display_name(ifindex))
     }
@@ -364,6 +373,7 @@ impl Hooks for Hook<'_> {
                 let state = link.state()?;
                 Ok(state.ifindex.map(|_| state.program_id))
             }
+            Some(Holder::RootArray(kept)) => kept.ours(self.balancer.dir()),
             Some(Holder::Netlink(ifindex)) => match program_on(*ifindex, &self.programs) {
                 Err(AttachError::NoInterface { .. }) => Ok(None),
                 runs => runs,
@@ -380,6 +390,9 @@ impl Hooks for Hook<'_> {
             (Some(Holder::Link(link)), Some(expected)) => Ok(link.update(program, expected)?),
             // The link is ours, whatever became of the program's pin.
             (Some(Holder::Link(link)), None) => Ok(link.replace(program)?),
+            (Some(Holder::RootArray(kept)), _) => {
+                Ok(kept.array.exchange(kept.index, program, from)?)
+            }
             (Some(Holder::Netlink(ifindex)), Some(expected)) => {
                 match NetlinkAttachment::find(expected, *ifindex)? {
                     Some(attachment) => attachment.update(program, expected),

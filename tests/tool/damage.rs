@@ -2,10 +2,12 @@
 //! Instances that lost something: found, named, and repaired by the next `apply` alone.
 
 use std::fs;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::path::Path;
 use std::time::Duration;
 
 use guideway::kernel::attach::XdpLink;
-use guideway::kernel::map::{Map, Update};
+use guideway::kernel::map::{Map, MapKind, MapShape, Update};
 use guideway::kernel::publish::Generation;
 use guideway::kernel::typed::DevMap;
 use guideway::quiclb::{Loader, StateRoot};
@@ -17,7 +19,9 @@ use crate::harness::{
     coded, draining, example, machine, poll, quiclb, quiclb_json, state, state_dir, Files, EXAMPLE,
     INSTANCE,
 };
-use crate::netns::{ifindex, ip, isolated, veth, within, xdp_seen_by_ip, BPFFS};
+use crate::netns::{
+    foreign_program, ifindex, ip, isolated, pin, veth, within, xdp_seen_by_ip, Kind, BPFFS,
+};
 
 /// An applied example on a machine of its own.
 fn applied(test: &str) -> (Files, String) {
@@ -386,5 +390,115 @@ fn what_was_kept_for_a_return_is_counted() {
             assert_eq!(records(), expected, "--keep {keep}");
             is_well();
         }
+    });
+}
+
+const LEFT_ALONE: &str = "it was left alone: if nothing needs it, remove it by hand";
+
+/// Whoever looks or changes is refused, told where the matter is and what to do; nothing is changed.
+#[track_caller]
+fn is_named_and_left_alone(spec: &str, object: &Path, remedy: &str) {
+    let id = |path: &Path| Map::open_any(path).map(|map| map.id()).ok();
+    let (before, there) = (state(), id(object));
+    for arguments in [
+        &["status", INSTANCE][..],
+        &["doctor", INSTANCE],
+        &["plan", spec],
+        &["apply", spec],
+        &["run", INSTANCE],
+        &["upgrade", INSTANCE],
+    ] {
+        let error = quiclb_json(arguments).fails(4, "incompatible");
+        let message = error["message"].as_str().expect("text");
+        let named = message.contains(&object.display().to_string());
+        assert!(
+            named && message.contains(remedy),
+            "{arguments:?}: {message}"
+        );
+        assert_eq!(
+            (state(), id(object)),
+            (before.clone(), there),
+            "{arguments:?}"
+        );
+    }
+}
+
+#[test]
+fn foreign_objects_under_our_names_are_named_and_left_alone() {
+    isolated("tool::foreign_objects", || {
+        let (_files, spec) = applied("foreign-objects");
+        let aside = Path::new(BPFFS).join("aside");
+        let theirs = foreign_program("theirs", Kind::Xdp).expect("load");
+        let shape = MapShape {
+            name: "theirs".into(),
+            kind: MapKind::HASH,
+            key_size: 4,
+            value_size: 8,
+            max_entries: 16,
+            flags: 0,
+        };
+        let map = Map::create(&shape, None).expect("a map");
+        let dissector = foreign_program("dissector", Kind::FlowDissector).expect("load");
+        let foreign = namespace_link(&dissector);
+        for place in ["maps/gw_ql_flow", "progs/gw_quiclb", "links/xdp"] {
+            let path = state_dir().join(place);
+            for kind in ["map", "program", "link"] {
+                fs::rename(&path, &aside).expect("put aside");
+                match kind {
+                    "map" => map.pin(&path).expect("pinned"),
+                    "program" => pin(&theirs, &path),
+                    _ => pin(&foreign, &path),
+                }
+                is_named_and_left_alone(&spec, &path, LEFT_ALONE);
+                fs::remove_file(&path).expect("removed");
+                fs::rename(&aside, &path).expect("put back");
+                is_well();
+            }
+        }
+    });
+}
+
+/// A link of another kind, on the network namespace.
+fn namespace_link(program: &OwnedFd) -> OwnedFd {
+    let namespace = fs::File::open("/proc/thread-self/ns/net").expect("namespace");
+    // SAFETY: absent options are allowed.
+    let fd = unsafe {
+        libbpf_sys::bpf_link_create(
+            program.as_raw_fd(),
+            namespace.as_raw_fd(),
+            libbpf_sys::BPF_FLOW_DISSECTOR,
+            std::ptr::null(),
+        )
+    };
+    assert!(
+        fd >= 0,
+        "a link: {}",
+        std::io::Error::from_raw_os_error(-fd)
+    );
+    // SAFETY: the descriptor is new.
+    unsafe { OwnedFd::from_raw_fd(fd) }
+}
+
+/// One bit of what tells the version and the owner.
+#[test]
+fn a_damaged_meta_map_is_named_and_left_alone() {
+    isolated("tool::damaged_meta", || {
+        let (_files, spec) = applied("damaged-meta");
+        let path = state_dir().join("maps/gw_ql_meta");
+        let meta = Map::open_any(&path).expect("the map");
+        let mut value = vec![0; meta.value_bytes()];
+        for (byte, remedy) in [
+            (0, LEFT_ALONE),
+            (4, "use the version that wrote it"),
+            (8, LEFT_ALONE),
+        ] {
+            meta.lookup(&[0; 4], &mut value).expect("read");
+            value[byte] ^= 0x40;
+            meta.update(&[0; 4], &value, Update::Any).expect("written");
+            is_named_and_left_alone(&spec, &path, remedy);
+            value[byte] ^= 0x40;
+            meta.update(&[0; 4], &value, Update::Any).expect("written");
+        }
+        is_well();
     });
 }

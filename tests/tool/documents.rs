@@ -135,7 +135,7 @@ fn what_was_applied_and_compared_has_its_keys() {
         );
         has_keys(
             &applied["attachment"],
-            "kind link_id program_id live_program_id owner previous_program_id",
+            "kind link_id program_id live_program_id owner previous_program_id root_array",
         );
         let disruption = "name service_id change slots_moved slots_forced slots_extra slots_open \
                           slots_held moved_ratio window_seconds flows_live flows_moved \

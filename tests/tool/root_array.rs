@@ -4,6 +4,7 @@
 
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
@@ -404,6 +405,58 @@ fn lost_pins_are_made_again_around_the_place() {
         std::fs::remove_file(state_dir().join("links").join(&pin)).expect("unpinned");
         quiclb(&["detach", INSTANCE]).exits(0);
         assert_eq!(owned.at_place(), None);
+    });
+}
+
+/// Each packet meets the program before or the one after, and none the owner's program alone.
+#[test]
+fn it_is_upgraded_and_brought_back_under_traffic() {
+    isolated("tool::root_array_upgrade", || {
+        let (owned, _) = Owned::applied("root-array-upgrade");
+        let progs = state_dir().join("progs");
+        let record = names_in(&progs).into_iter();
+        let record = record.filter(|name| name.starts_with("build-")).next();
+        std::fs::remove_file(progs.join(record.expect("a record"))).expect("removed");
+        let old = owned.at_place().expect("the program");
+        let (stop, sent) = (AtomicBool::new(false), AtomicU64::new(0));
+        let new = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    send_initials(4);
+                    sent.fetch_add(4, Ordering::Relaxed);
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            });
+            let upgraded = quiclb_json(&["upgrade", INSTANCE])
+                .exits(0)
+                .valid("upgrade");
+            assert_eq!(upgraded["verification"], "counted");
+            assert_eq!(upgraded["interface"], "edge0");
+            let new = owned.at_place().expect("the program");
+            assert_eq!(upgraded["old_program_id"], old);
+            assert_eq!(upgraded["new_program_id"], new);
+            for expected in [old, new, old] {
+                quiclb_json(&["rollback", INSTANCE])
+                    .exits(0)
+                    .valid("upgrade");
+                assert_eq!(owned.at_place(), Some(expected));
+            }
+            stop.store(true, Ordering::Relaxed);
+            new
+        });
+        assert_ne!(new, old);
+        let sent = sent.into_inner();
+        let all = || status(0)["reasons"]["forwarded"] == sent;
+        assert!(within(PATIENCE, all), "{sent} sent: {:#}", status(0));
+        assert!(sent > 0);
+        is_well(&owned);
+        quiclb(&["detach", INSTANCE]).exits(0);
+        assert_eq!(owned.at_place(), None);
+
+        // Somebody else's in its place is refused, and stays.
+        let theirs = owned.put_theirs();
+        quiclb_json(&["rollback", INSTANCE]).fails(4, "occupied");
+        assert_eq!(owned.at_place(), Some(theirs.into()));
     });
 }
 

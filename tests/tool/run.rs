@@ -236,7 +236,10 @@ fn interfaces_that_are_made_again_are_said_and_followed() {
         ip(&["link", "del", "edge0"]);
         collector.find(|line| says(line, "edge0"));
         let gone = quiclb_json(&["status", INSTANCE]).exits(5).document();
-        assert!(coded(&gone["findings"], "no-interface").is_some(), "{gone:#}");
+        assert!(
+            coded(&gone["findings"], "no-interface").is_some(),
+            "{gone:#}"
+        );
         veth("edge0", "client0");
         ip(&["link", "set", "edge0", "address", "02:00:00:00:0e:00"]);
         collector.find(published);
@@ -250,7 +253,9 @@ fn interfaces_that_are_made_again_are_said_and_followed() {
         ip(&["link", "del", "edge0"]);
         collector.find(|line| says(line, "edge0"));
         let theirs = foreign_program("theirs", Kind::Xdp).expect("load");
-        ip(&["link", "add", "taken0", "type", "veth", "peer", "name", "client0"]);
+        ip(&[
+            "link", "add", "taken0", "type", "veth", "peer", "name", "client0",
+        ]);
         let flags = libbpf_sys::XDP_FLAGS_DRV_MODE;
         netlink_attach(ifindex("taken0"), &theirs, flags).expect("attach theirs");
         ip(&["link", "set", "taken0", "name", "edge0"]);

@@ -2,6 +2,7 @@
 //! The egress tool as its users meet it: the built binary, its exit codes, its documents.
 
 mod applying;
+mod damage;
 mod detaching;
 mod explaining;
 mod keeping;

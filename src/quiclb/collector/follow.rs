@@ -14,10 +14,10 @@ use crate::id::InterfaceName;
 use crate::kernel::netdev;
 use crate::plan::{plan_again, Live, PlanResult, ServiceSweep};
 use crate::quiclb::attachment::{index_of, mode_here, pinned_link};
-use crate::quiclb::root_array::kept;
 use crate::quiclb::error::{InstanceError, PublishError};
 use crate::quiclb::instance::{QuicLb, Writer};
 use crate::quiclb::observe::observe_for;
+use crate::quiclb::root_array::kept;
 
 /// Why a step published a generation of the same specification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -143,7 +143,8 @@ impl Collector {
         if attached {
             let spec = live.spec();
             let attached = writer.attach(spec.interface(), spec.mode().into());
-            attached.map_err(|error| FollowError::Stands(format!("not attached again: {error}")))?;
+            attached
+                .map_err(|error| FollowError::Stands(format!("not attached again: {error}")))?;
         }
         if published.result == PlanResult::Unchanged && !lost_targets && !attached {
             return Ok((None, held_back));

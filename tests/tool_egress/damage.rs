@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Instances that lost something, or have something of others under their names: found and named; what
+//! is theirs is made again by the next `apply`, and what is not is left alone.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use guideway::kernel::map::{Map, MapKind, MapShape, Update};
+use guideway::kernel::program::Program;
+use guideway::kernel::statedir::Section;
+use guideway::kernel::tc::{self, TcxLink};
+use serde_json::{json, Value};
+
+use crate::machine::{document, machine, open, send, Files};
+use crate::netns::{
+    self, foreign_link, foreign_program, ifindex, ip, isolated, pin, program_id, veth, Kind,
+};
+use crate::{egressd, egressd_json};
+
+fn applied(test: &str) -> (Files, String) {
+    machine();
+    let files = Files::new(test);
+    let path = files.write("spec.json", &document());
+    egressd(&["apply", &path]).exits(0);
+    (files, path)
+}
+
+fn directory() -> PathBuf {
+    Path::new(netns::BPFFS).join("guideway/egress")
+}
+
+/// Every name, and of each map what is in it.
+fn dump() -> Vec<(String, Option<Vec<Vec<u8>>>)> {
+    fn walk(path: &Path, found: &mut Vec<(String, Option<Vec<Vec<u8>>>)>) {
+        let mut entries: Vec<_> = fs::read_dir(path)
+            .expect("a directory")
+            .map(|entry| entry.expect("an entry").path())
+            .collect();
+        entries.sort();
+        for path in entries {
+            let name = path.display().to_string();
+            if path.is_dir() {
+                found.push((name, None));
+                walk(&path, found);
+                continue;
+            }
+            found.push((name, Map::open_any(&path).ok().and_then(|map| rows(&map))));
+        }
+    }
+    let mut found = Vec::new();
+    walk(&directory(), &mut found);
+    found
+}
+
+/// What is in a small map that nothing counts in.
+fn rows(map: &Map) -> Option<Vec<Vec<u8>>> {
+    let shape = map.shape();
+    if shape.kind != MapKind::ARRAY || shape.max_entries > 64 {
+        return None;
+    }
+    let read = |index: u32| {
+        let mut value = vec![0; map.value_bytes()];
+        map.lookup(&index.to_ne_bytes(), &mut value).expect("read");
+        value
+    };
+    Some((0..shape.max_entries).map(read).collect())
+}
+
+/// Whoever looks or changes is refused, told where the matter is and what to do; nothing is changed.
+#[track_caller]
+fn is_named_and_left_alone(spec: &str, object: &Path, remedy: &str) {
+    let before = dump();
+    let steps = [
+        &["status"][..],
+        &["plan", spec],
+        &["apply", spec],
+    ];
+    for arguments in steps {
+        let error = egressd_json(arguments).fails(4, "incompatible");
+        let message = error["message"].as_str().expect("text");
+        let named = message.contains(&object.display().to_string());
+        assert!(
+            named && message.contains(remedy),
+            "{arguments:?}: {message}"
+        );
+        assert_eq!(dump(), before, "{arguments:?}");
+    }
+}
+
+fn is_well() {
+    let status = egressd_json(&["status"]).exits(0).document();
+    assert_eq!(status["findings"], json!([]), "{status:#}");
+    assert!(send("tap0", "2001:db8:aaaa::1", "2001:db8:ffff::1").is_some());
+}
+
+const LEFT_ALONE: &str = "it was left alone: if nothing needs it, remove it by hand";
+
+#[test]
+fn pins_that_were_lost_are_named_and_made_again() {
+    isolated("tool_egress::lost_pins", || {
+        let (_files, spec) = applied("lost-pins");
+        for lost in [
+            "progs/gw_egress",
+            "maps/gw_tenants",
+            "maps/gw_routes",
+            "maps/gw_pins",
+            "maps/gw_eg_stat",
+        ] {
+            fs::remove_file(directory().join(lost)).expect("removed");
+            let before = dump();
+            let error = egressd_json(&["status"]).exits(1).error();
+            let message = error["message"].as_str().expect("text");
+            assert!(
+                message.contains(lost) && message.contains("apply the specification again"),
+                "{message}"
+            );
+            assert_eq!(dump(), before, "looking changes nothing");
+            egressd(&["apply", &spec]).exits(0);
+            is_well();
+        }
+    });
+}
+
+#[test]
+fn a_link_that_lost_its_pin_is_named_and_made_again() {
+    isolated("tool_egress::lost_link", || {
+        let (_files, spec) = applied("lost-link");
+        let links = directory().join("links");
+        let of_tap0 = format!("{}-", ifindex("tap0"));
+        let names = fs::read_dir(&links).expect("links");
+        let names = names.map(|entry| entry.expect("an entry").file_name());
+        let mut names = names.filter(|name| name.to_string_lossy().starts_with(&of_tap0));
+        fs::remove_file(links.join(names.next().expect("a link"))).expect("removed");
+        let status = egressd_json(&["status"]).exits(5).document();
+        let found = &status["findings"][0];
+        assert_eq!(
+            (&found["code"], &found["object"]),
+            (&json!("not-attached"), &json!("tap0"))
+        );
+        assert!(found["remedy"].is_string());
+        egressd(&["apply", &spec]).exits(0);
+        is_well();
+    });
+}
+
+#[test]
+fn foreign_objects_under_our_names_are_named_and_left_alone() {
+    isolated("tool_egress::foreign_objects", || {
+        let (_files, spec) = applied("foreign-objects");
+        let aside = Path::new(netns::BPFFS).join("aside");
+        let theirs = foreign_program("theirs", Kind::Classifier).expect("load");
+        let shape = MapShape {
+            name: "theirs".into(),
+            kind: MapKind::HASH,
+            key_size: 4,
+            value_size: 8,
+            max_entries: 16,
+            flags: 0,
+        };
+        let map = Map::create(&shape, None).expect("a map");
+        let link = format!("links/{}-tcx", ifindex("tap0"));
+        let xdp = foreign_program("theirs_xdp", Kind::Xdp).expect("load");
+        veth("other0", "other1");
+        let foreign = foreign_link(ifindex("other0"), &xdp).expect("a link");
+        for place in ["maps/gw_pins", "progs/gw_egress", link.as_str()] {
+            let path = directory().join(place);
+            if !path.exists() {
+                // Attached as a filter, on a kernel without TCX.
+                continue;
+            }
+            for kind in ["map", "program", "link"] {
+                fs::rename(&path, &aside).expect("put aside");
+                match kind {
+                    "map" => map.pin(&path).expect("pinned"),
+                    "program" => pin(&theirs, &path),
+                    _ => pin(&foreign, &path),
+                }
+                is_named_and_left_alone(&spec, &path, LEFT_ALONE);
+                fs::remove_file(&path).expect("removed");
+                fs::rename(&aside, &path).expect("put back");
+                is_well();
+            }
+        }
+        assert!(program_id(&theirs) > 0);
+    });
+}
+
+/// One bit of what tells the version and the owner.
+#[test]
+fn a_damaged_meta_map_is_named_and_left_alone() {
+    isolated("tool_egress::damaged_meta", || {
+        let (_files, spec) = applied("damaged-meta");
+        let path = open().dir().pin(Section::Maps, "gw_eg_meta");
+        let meta = Map::open_any(&path).expect("the map");
+        let mut value = vec![0; meta.value_bytes()];
+        meta.lookup(&[0; 4], &mut value).expect("read");
+        let aside = Path::new(netns::BPFFS).join("aside");
+        for (byte, remedy) in [
+            (0, LEFT_ALONE),
+            (4, "use the version that wrote it"),
+            (8, LEFT_ALONE),
+        ] {
+            let mut damaged = value.clone();
+            damaged[byte] ^= 0x40;
+            let other = Map::create(meta.shape(), None).expect("a map");
+            other
+                .update(&[0; 4], &damaged, Update::Any)
+                .expect("written");
+            fs::rename(&path, &aside).expect("put aside");
+            other.pin(&path).expect("pinned");
+            is_named_and_left_alone(&spec, &path, remedy);
+            fs::remove_file(&path).expect("removed");
+            fs::rename(&aside, &path).expect("put back");
+        }
+        is_well();
+    });
+}
+
+/// With another index and another address.
+#[test]
+fn interfaces_that_were_made_again_are_named_and_followed() {
+    isolated("tool_egress::made_again", || {
+        let (_files, spec) = applied("made-again");
+        for (near, far) in [("tap0", "vm0"), ("uplink0", "peer0")] {
+            let before = ifindex(near);
+            ip(&["link", "del", near]);
+            let gone = egressd_json(&["status"]).exits(5).document();
+            is_found(&gone, before);
+            veth("spare0", "spare1");
+            veth(near, far);
+            ip(&["link", "set", near, "address", "02:00:00:00:0a:01"]);
+            ip(&["link", "del", "spare0"]);
+            assert_ne!(ifindex(near), before);
+            let again = egressd_json(&["status"]).exits(5).document();
+            is_found(&again, before);
+            egressd(&["apply", &spec]).exits(0);
+            is_well();
+        }
+    });
+}
+
+#[track_caller]
+fn is_found(status: &Value, ifindex: u32) {
+    let findings = status["findings"].as_array().expect("a list").iter();
+    let mut found = findings.filter(|finding| finding["code"] == "no-interface");
+    let found = found.next().unwrap_or_else(|| panic!("{status:#}"));
+    assert_eq!(found["object"], format!("index {ifindex} (gone)"));
+    assert!(found["remedy"].is_string());
+}
+
+/// What others attach around ours stays theirs.
+#[test]
+fn a_program_of_others_beside_ours_is_left_alone() {
+    isolated("tool_egress::beside", || {
+        let (_files, spec) = applied("beside");
+        let theirs = foreign_program("theirs", Kind::Classifier).expect("load");
+        let path = Path::new(netns::BPFFS).join("theirs");
+        pin(&theirs, &path);
+        let program = Program::open(&path).expect("open");
+        let attached = tc::Attachment::new(&program, ifindex("tap0"), &tc::Options::default());
+        let tc::Attachment::Tcx(link) = attached.expect("attached") else {
+            // A kernel without TCX has no links here.
+            return;
+        };
+        ip(&["link", "del", "tap1"]);
+        veth("tap1", "vm1");
+        egressd(&["apply", &spec]).exits(0);
+        is_well();
+        let state = |link: &TcxLink| link.state().expect("state");
+        assert_eq!(state(&link).program_id, program.id());
+        assert_eq!(state(&link).ifindex, Some(ifindex("tap0")));
+    });
+}
