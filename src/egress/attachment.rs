@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::error::InstanceError;
 use super::instance::{Egress, Writer, PROGRAM};
-use crate::error::ErrorKind;
+use crate::error::{ErrorKind, NOT_OURS};
 use crate::kernel::exchange::Programs;
 use crate::kernel::program::Program;
 use crate::kernel::record::{self, RecordError};
@@ -80,6 +80,11 @@ pub enum AttachmentError {
 }
 
 impl AttachmentError {
+    /// What to do about it, where that is known.
+    pub fn remedy(&self) -> Option<&'static str> {
+        (self.kind() == ErrorKind::Incompatible).then_some(NOT_OURS)
+    }
+
     /// What a caller can do about it.
     pub fn kind(&self) -> ErrorKind {
         match self {

@@ -414,8 +414,8 @@ fn it_is_upgraded_and_brought_back_under_traffic() {
     isolated("tool::root_array_upgrade", || {
         let (owned, _) = Owned::applied("root-array-upgrade");
         let progs = state_dir().join("progs");
-        let record = names_in(&progs).into_iter();
-        let record = record.filter(|name| name.starts_with("build-")).next();
+        let mut pins = names_in(&progs).into_iter();
+        let record = pins.find(|name| name.starts_with("build-"));
         std::fs::remove_file(progs.join(record.expect("a record"))).expect("removed");
         let old = owned.at_place().expect("the program");
         let (stop, sent) = (AtomicBool::new(false), AtomicU64::new(0));

@@ -70,11 +70,7 @@ fn rows(map: &Map) -> Option<Vec<Vec<u8>>> {
 #[track_caller]
 fn is_named_and_left_alone(spec: &str, object: &Path, remedy: &str) {
     let before = dump();
-    let steps = [
-        &["status"][..],
-        &["plan", spec],
-        &["apply", spec],
-    ];
+    let steps = [&["status"][..], &["plan", spec], &["apply", spec]];
     for arguments in steps {
         let error = egressd_json(arguments).fails(4, "incompatible");
         let message = error["message"].as_str().expect("text");
@@ -103,7 +99,6 @@ fn pins_that_were_lost_are_named_and_made_again() {
             "progs/gw_egress",
             "maps/gw_tenants",
             "maps/gw_routes",
-            "maps/gw_pins",
             "maps/gw_eg_stat",
         ] {
             fs::remove_file(directory().join(lost)).expect("removed");

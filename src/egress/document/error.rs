@@ -95,6 +95,9 @@ impl Error {
             Self::Instance(error) | Self::Compare(CompareError::Instance(error)) => error.remedy(),
             Self::Migrate(error) => error.remedy(),
             Self::Retire(error) => error.remedy(),
+            Self::Attachment(error) | Self::Compare(CompareError::Attachment(error)) => {
+                error.remedy()
+            }
             _ => None,
         }
     }
