@@ -397,8 +397,7 @@ fn apply_on_card(
     let dir = root.quiclb(spec.instance_id());
     let plan = plan_here(root, spec, wanted.options())?;
     wanted.agrees(&plan)?;
-    refuse_occupied(&dir, spec.interface())?;
-    refuse_misplaced(&dir, spec.interface(), spec.mode().into())?;
+    refuse(&dir, spec)?;
     preflight(&plan, &options.force)?;
 
     let ifindex = interface_index(spec.interface().as_str())?;

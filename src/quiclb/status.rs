@@ -156,6 +156,7 @@ impl Attachment {
             live_program_id: Some(attached.program_id),
             owner: Owner::Ours,
             previous_program_id: None,
+            root_array: None,
         }
     }
 }
