@@ -2,7 +2,7 @@
 //! Why there is no document.
 
 use super::retire::RetireRefused;
-use crate::egress::apply::{ApplyError, CompareError};
+use crate::egress::apply::{ApplyError, CompareError, Part};
 use crate::egress::migrate::MigrateError;
 use crate::egress::pins::SweepError;
 use crate::egress::{
@@ -98,6 +98,13 @@ impl Error {
             Self::Attachment(error) | Self::Compare(CompareError::Attachment(error)) => {
                 error.remedy()
             }
+            Self::Apply(error) => match &*error.error {
+                Part::Compare(CompareError::Instance(error)) => error.remedy(),
+                Part::Compare(CompareError::Attachment(error)) | Part::Attachment(error) => {
+                    error.remedy()
+                }
+                _ => None,
+            },
             _ => None,
         }
     }
