@@ -350,7 +350,7 @@ fn report(
         done: outcome.done,
         program: ProgramChange::new((&old.0, old.1), (&new.0, new.1)),
         interfaces,
-        swap_ms: swapped.then(|| outcome.longest.as_secs_f64() * 1_000.0),
+        swap_ms: swapped.then_some(outcome.longest.as_secs_f64() * 1_000.0),
         seen: outcome.verification.into(),
     }
 }

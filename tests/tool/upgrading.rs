@@ -17,8 +17,8 @@ fn older(files: &Files) -> String {
     let spec = files.write("spec.json", EXAMPLE);
     quiclb(&["apply", &spec]).exits(0);
     let progs = state_dir().join("progs");
-    let record = names_in(&progs).into_iter();
-    let record = record.filter(|name| name.starts_with("build-")).next();
+    let mut records = names_in(&progs).into_iter();
+    let record = records.find(|name| name.starts_with("build-"));
     fs::remove_file(progs.join(record.expect("a record"))).expect("removed");
     spec
 }
