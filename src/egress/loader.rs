@@ -12,6 +12,7 @@ use super::migrate::{settle, Settled};
 use crate::abi;
 use crate::kernel::build::Build;
 use crate::kernel::egress_object::Options;
+use crate::kernel::exchange::ProgramPins;
 use crate::kernel::map::{Map, Update};
 use crate::kernel::netdev;
 use crate::kernel::object::Object;
@@ -130,14 +131,11 @@ impl Loader {
     /// Loads the program around the maps that are there, and pins what was missing.
     fn repair(&self, lock: StateDirLock) -> Result<Writer, InstanceError> {
         let (mut object, missing) = load_around(&self.dir)?;
-        lock.unpin(Section::Programs, PROGRAM)?;
         for &name in &missing {
             let map = object.take_map(name)?;
             map.pin(&self.dir.pin(Section::Maps, name))?;
         }
-        let pin = |name: &str| self.dir.pin(Section::Programs, name);
-        object.program.pin(&pin(PROGRAM))?;
-        build().store(&object.program, pin)?;
+        ProgramPins::open(&lock, PROGRAM)?.put(&object.program, &build())?;
         let writer = Writer::new(Egress::open(&self.dir)?, lock)?;
         writer.publish_stored(&missing)?;
         Ok(writer)

@@ -319,6 +319,9 @@ impl Writer {
         let Ok(hooks) = TenantHooks::of(self) else {
             return Ok(Settled::Open);
         };
+        if hooks.mend_records().is_err() {
+            return Ok(Settled::Open);
+        }
         let mut pins = ProgramPins::open(&self.lock, PROGRAM)?;
         let settled = exchange::settle(&mut pins, &hooks)?;
         drop((hooks, pins));
@@ -369,6 +372,22 @@ impl<'w> TenantHooks<'w> {
             programs: Programs::open(&writer.dir, PROGRAM)?,
             at: writer.holders()?,
         })
+    }
+
+    /// Writes down what filters run of whose exchange nobody could say so.
+    fn mend_records(&self) -> Result<(), AttachmentError> {
+        for (hook, (_, holder)) in self.at.iter().enumerate() {
+            let Holder::Clsact(filter, known) = holder else {
+                continue;
+            };
+            // What cannot be looked at is left for who can.
+            if let Ok(Some(runs)) = self.runs(hook) {
+                if runs != *known {
+                    self.writer.record_of(filter, runs)?;
+                }
+            }
+        }
+        Ok(())
     }
 }
 

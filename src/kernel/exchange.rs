@@ -341,12 +341,14 @@ fn look_again<H: Hooks>(hooks: &mut H, hook: usize, new: u32, seen: &mut AtHook<
         return;
     };
     seen.now = now;
-    if seen.fault.is_none() && seen.before.is_some() && now != Some(new) {
+    // One whose interface is gone by now did not say anything untrue.
+    let (Some(runs), Some(old)) = (now.filter(|&id| id != new), seen.before) else {
+        return;
+    };
+    if seen.fault.is_none() {
         seen.fault = Some(Fault::Untrue);
-        if let (Some(runs), Some(old)) = (now, seen.before) {
-            if runs != old && hooks.put(hook, runs, old).is_ok() {
-                seen.now = Some(old);
-            }
+        if runs != old && hooks.put(hook, runs, old).is_ok() {
+            seen.now = Some(old);
         }
     }
 }

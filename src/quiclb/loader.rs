@@ -10,6 +10,7 @@ use super::instance::{entries, meta, open_map, shapes, Maps, QuicLb, Writer, PAT
 use super::layout::{self, require_current};
 use crate::abi;
 use crate::kernel::build::Build;
+use crate::kernel::exchange::ProgramPins;
 use crate::kernel::keys::{self, Contexts};
 use crate::kernel::map::{Map, MapShape};
 use crate::kernel::object::{self, Object};
@@ -119,12 +120,10 @@ impl Loader {
     /// Loads the program around the maps that are there, and pins what was missing.
     fn repair(&self, lock: StateDirLock) -> Result<Writer, InstanceError> {
         let loaded = load_around(&self.dir)?;
-        lock.unpin(Section::Programs, PROGRAM)?;
         let build = loaded.build.clone();
         let (program, maps) = loaded.take(&self.dir)?;
         draw_seed(&maps)?;
-        program.pin(&self.dir.pin(Section::Programs, PROGRAM))?;
-        build.store(&program, |name| self.dir.pin(Section::Programs, name))?;
+        ProgramPins::open(&lock, PROGRAM)?.put(&program, &build)?;
         Writer::new(
             QuicLb {
                 dir: self.dir.clone(),

@@ -143,7 +143,7 @@ impl Writer {
     /// loading takes. Minimum kernel: 6.1. Takes CAP_BPF and CAP_NET_ADMIN.
     ///
     /// # Errors
-    /// [`UpgradeError`]: the old program runs.
+    /// [`UpgradeError`]: the old program runs, unless it says that it was [stopped](UpgradeError::Stopped).
     pub fn upgrade(&mut self) -> Result<Upgraded, UpgradeError> {
         self.upgrade_observed(exchange::PATIENCE, |_| Ok(()))
     }
@@ -159,10 +159,17 @@ impl Writer {
         mut observer: impl FnMut(Step) -> Result<(), Aborted>,
     ) -> Result<Upgraded, UpgradeError> {
         self.refuse_foreign()?;
+        // This writer may have been stopped before.
+        self.settle()?;
         let old = self.known(&self.program)?;
         let built = loader::build();
         if old.as_ref().is_some_and(|old| old.makes_the_same(&built)) {
-            return self.report(UpgradeKind::Upgrade, None);
+            // Where the pin of the program was lost, the interface may run one without a name.
+            let outcome = match self.runs_elsewhere()? {
+                true => Some(self.exchange_program(Role::Running, patience, &mut observer)?),
+                false => None,
+            };
+            return self.report(UpgradeKind::Upgrade, outcome);
         }
         ask(&mut observer, Step::Load)?;
         let loaded = load_around(self.dir())?;
@@ -196,6 +203,7 @@ impl Writer {
         mut observer: impl FnMut(Step) -> Result<(), Aborted>,
     ) -> Result<Upgraded, UpgradeError> {
         self.refuse_foreign()?;
+        self.settle()?;
         let programs = pinned_programs(self.dir())?;
         let Some(previous) = programs.get(Role::Previous) else {
             return Err(UpgradeError::NothingBefore {
@@ -205,6 +213,12 @@ impl Writer {
         self.check_program(previous, &Role::Previous.pin(PROGRAM))?;
         let outcome = self.exchange_program(Role::Previous, patience, &mut observer)?;
         self.report(UpgradeKind::Rollback, Some(outcome))
+    }
+
+    /// Whether the interface runs a program of the instance that has not the name of the running one.
+    fn runs_elsewhere(&self) -> Result<bool, UpgradeError> {
+        let runs = Hook::of(self)?.runs(0)?;
+        Ok(runs.is_some_and(|id| id != self.program.id()))
     }
 
     fn known(&self, program: &Program) -> Result<Option<Build>, SysError> {
@@ -227,8 +241,14 @@ impl Writer {
     ) -> Result<(Outcome<AttachError>, Program), UpgradeError> {
         let mut hook = Hook::of(self)?;
         let mut pins = ProgramPins::open(&self.lock, PROGRAM)?;
+        let wanted = pins.id(to);
         let mut outcome = run(&mut pins, &mut hook, to, patience, observer)?;
         let interface = hook.interface();
+        drop((hook, pins));
+        let before = self.program.try_clone()?;
+        if outcome.done {
+            self.take_up()?;
+        }
         if let Some(seen) = outcome
             .hooks
             .first_mut()
@@ -238,14 +258,18 @@ impl Writer {
                 Some(Fault::Refused(error)) => error.into(),
                 _ => UpgradeError::NotRunning {
                     interface: interface.unwrap_or_default(),
-                    program: pins.id(to).unwrap_or_default(),
-                    before: self.program.id(),
+                    program: wanted.unwrap_or_default(),
+                    before: before.id(),
                 },
             });
         }
-        let running = Program::open(&self.dir().pin(Section::Programs, PROGRAM))?;
-        let before = std::mem::replace(&mut self.balancer.program, running);
         Ok((outcome, before))
+    }
+
+    /// Takes up the program that has the name of the running one now.
+    fn take_up(&mut self) -> Result<(), PinError> {
+        self.balancer.program = Program::open(&self.dir().pin(Section::Programs, PROGRAM))?;
+        Ok(())
     }
 
     fn report(
@@ -276,9 +300,9 @@ impl Writer {
     pub(super) fn settle(&mut self) -> Result<Settled, InstanceError> {
         let mut pins = ProgramPins::open(&self.lock, PROGRAM)?;
         let settled = exchange::settle(&mut pins, &Hook::of(self)?)?;
+        drop(pins);
         if settled == Settled::Finished {
-            let running = Program::open(&self.dir().pin(Section::Programs, PROGRAM))?;
-            self.balancer.program = running;
+            self.take_up()?;
         }
         Ok(settled)
     }

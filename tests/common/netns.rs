@@ -105,6 +105,15 @@ pub(crate) fn isolated(name: &str, test: impl FnOnce() + Send + 'static) {
     }
 }
 
+/// Keeps interfaces that are made from now on from sending anything of their own: the kernel looks
+/// for neighbours and routers by IPv6.
+pub(crate) fn without_ipv6() {
+    for which in ["all", "default"] {
+        let setting = format!("/proc/sys/net/ipv6/conf/{which}/disable_ipv6");
+        std::fs::write(setting, "1").expect("a setting of this network namespace");
+    }
+}
+
 /// Whether something comes true within a time.
 pub(crate) fn within(limit: std::time::Duration, mut is_true: impl FnMut() -> bool) -> bool {
     let end = std::time::Instant::now() + limit;

@@ -12,7 +12,7 @@ use guideway::kernel::statedir::Section;
 use guideway::quiclb::{Loader, Mode, Options, Spec, StateDir, StateRoot, Writer};
 use serde_json::json;
 
-use crate::netns::{self, ifindex, veth};
+use crate::netns::{self, ifindex, veth, without_ipv6};
 use crate::traffic::{load_other, Marks, Sink, Source};
 
 const EDGE: &str = "edge0";
@@ -124,6 +124,7 @@ impl Balancer {
     /// An instance whose program is of another build, with a backend that came when all connections
     /// were there.
     pub(crate) fn new(way: Way) -> Self {
+        without_ipv6();
         veth(EDGE, CLIENT);
         veth(TARGET, END);
         let sink = Sink::on(

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use guideway::egress::apply::How;
@@ -19,7 +19,7 @@ use serde_json::json;
 
 use crate::killed::{self, killed, nothing_leaks};
 use crate::netns::{self, ifindex, isolated, veth};
-use crate::traffic::{load_other, Marks, Sink, Source};
+use crate::traffic::{load_other, Marks, Sink, Source, Stopping, PATIENCE};
 use crate::udp6::frame;
 
 const LOCK: Duration = Duration::from_secs(5);
@@ -164,6 +164,7 @@ fn exchange(way: Way, exchanges: u32, packets: u64) {
     let (mut longest_ms, mut last_sent) = (0.0_f64, 0);
     std::thread::scope(|scope| {
         let sender = scope.spawn(|| node.source.send_until(&node.sink, &stop, packets));
+        let stopping = Stopping(&stop);
         let mut counted = |upgraded: &Upgraded| {
             assert!(upgraded.done);
             assert_eq!(upgraded.interfaces.len(), TENANTS.len());
@@ -179,17 +180,23 @@ fn exchange(way: Way, exchanges: u32, packets: u64) {
             last_sent = sent;
         };
         for _ in 0..exchanges {
-            let upgraded = node.writer.upgrade().expect("upgraded");
+            let upgraded = node
+                .writer
+                .upgrade_observed(PATIENCE, |_| Ok(()))
+                .expect("upgraded");
             assert_eq!(upgraded.kind, UpgradeKind::Upgrade);
             assert_eq!(upgraded.program.old_program_id, other);
             assert_ne!(upgraded.program.new_tag, upgraded.program.old_tag);
             counted(&upgraded);
-            let back = node.writer.rollback().expect("rolled back");
+            let back = node
+                .writer
+                .rollback_observed(PATIENCE, |_| Ok(()))
+                .expect("rolled back");
             assert_eq!(back.kind, UpgradeKind::Rollback);
             assert_eq!(back.program.new_program_id, other);
             counted(&back);
         }
-        stop.store(true, Ordering::Relaxed);
+        drop(stopping);
         sender.join().expect("all packets arrived");
     });
     println!(

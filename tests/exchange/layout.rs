@@ -2,7 +2,7 @@
 //! State that an older build made, with maps of an older layout, brought to this one under traffic.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use guideway::abi;
 use guideway::error::ErrorKind;
@@ -16,7 +16,7 @@ use guideway::quiclb::{self, FindingCode, InstanceError, Mode, QuicLb, Status, U
 use crate::balancer::{self, dir, running_pin, Balancer, Way};
 use crate::killed::{killed, names, nothing_leaks, role};
 use crate::netns::isolated;
-use crate::traffic::load_other;
+use crate::traffic::{load_other, Stopping, PATIENCE};
 
 /// The program of ABI 2.0.
 const OLDER: &[u8] = include_bytes!("../data/quiclb-2.0/gw_quiclb.bpf.o");
@@ -109,6 +109,7 @@ fn state_of_the_layout_before_is_migrated_under_traffic() {
             let stop = AtomicBool::new(false);
             std::thread::scope(|scope| {
                 let sender = scope.spawn(|| source.send_until(sink, &stop, 100_000));
+                let stopping = Stopping(&stop);
                 // Nobody but the upgrade touches it.
                 is_older(&QuicLb::open(&dir()).expect_err("older"));
                 is_older(&balancer::loader().load().expect_err("older"));
@@ -119,11 +120,12 @@ fn state_of_the_layout_before_is_migrated_under_traffic() {
                 assert_eq!(dir().version().expect("a version"), TOLD);
 
                 let sent = source.sent();
-                let upgraded = quiclb::upgrade(&dir()).expect("upgraded");
+                let upgraded = quiclb::upgrade_observed(&dir(), PATIENCE, |_| Ok(()));
+                let upgraded = upgraded.expect("upgraded");
                 assert!(upgraded.seen.packets > 0, "{upgraded:?}");
                 assert_eq!((upgraded.abi.major, upgraded.abi.minor), (2, 1));
                 assert!(source.sent() > sent, "packets go on");
-                stop.store(true, Ordering::Relaxed);
+                drop(stopping);
                 sender.join().expect("all packets arrived");
             });
         });

@@ -2,17 +2,19 @@
 //! The load balancer's program under traffic.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
+use guideway::kernel::exchange::Step as UpgradeStep;
 use guideway::kernel::map::Map;
 use guideway::kernel::program::Program;
 use guideway::kernel::statedir::Section;
-use guideway::quiclb::{Mode, UpgradeKind, Upgraded};
+use guideway::quiclb::{Aborted, Mode, UpgradeKind, Upgraded};
 
 use crate::balancer::{self, Balancer, Way};
 use crate::killed::{self, killed, nothing_leaks};
 use crate::netns::{isolated, xdp_seen_by_ip};
+use crate::traffic::{Stopping, PATIENCE};
 
 /// Exchanges so often in each direction while so many packets are sent.
 fn exchange(way: Way, exchanges: u32, packets: u64) {
@@ -23,6 +25,7 @@ fn exchange(way: Way, exchanges: u32, packets: u64) {
     let (mut longest_ms, mut last_sent) = (0.0_f64, 0);
     std::thread::scope(|scope| {
         let sender = scope.spawn(|| balancer.source.send_until(&balancer.sink, &stop, packets));
+        let stopping = Stopping(&stop);
         let mut counted = |upgraded: &Upgraded| {
             assert_eq!(upgraded.interface.as_deref(), Some("edge0"));
             assert!(upgraded.seen.packets > 0, "{upgraded:?}");
@@ -32,18 +35,24 @@ fn exchange(way: Way, exchanges: u32, packets: u64) {
             last_sent = sent;
         };
         for _ in 0..exchanges {
-            let upgraded = balancer.writer.upgrade().expect("upgraded");
+            let upgraded = balancer
+                .writer
+                .upgrade_observed(PATIENCE, |_| Ok(()))
+                .expect("upgraded");
             assert_eq!(upgraded.kind, UpgradeKind::Upgrade);
             assert_eq!(upgraded.program.old_program_id, other);
             assert_ne!(upgraded.program.new_tag, upgraded.program.old_tag);
             counted(&upgraded);
-            let back = balancer.writer.rollback().expect("rolled back");
+            let back = balancer
+                .writer
+                .rollback_observed(PATIENCE, |_| Ok(()))
+                .expect("rolled back");
             assert_eq!(back.kind, UpgradeKind::Rollback);
             assert_eq!(back.program.new_program_id, other);
             assert_eq!(back.program.old_tag, upgraded.program.new_tag);
             counted(&back);
         }
-        stop.store(true, Ordering::Relaxed);
+        drop(stopping);
         sender.join().expect("all packets arrived");
     });
     println!(
@@ -100,6 +109,57 @@ fn the_same_program_is_not_exchanged_and_without_packets_it_says_so() {
         // What is not exchanged is not kept as the one before.
         let back = balancer.writer.rollback().expect("rolled back");
         assert_eq!(back.program.new_program_id, upgraded.program.old_program_id);
+    });
+}
+
+#[test]
+fn who_was_stopped_goes_on() {
+    isolated("exchange::quiclb_stopped", || {
+        let mut balancer = Balancer::new(Way::Link(Mode::Native));
+        for stop_at in [
+            UpgradeStep::Exchange,
+            UpgradeStep::Verify,
+            UpgradeStep::Commit,
+        ] {
+            let before = balancer.writer.program().id();
+            let stopped =
+                balancer
+                    .writer
+                    .upgrade_observed(Duration::ZERO, |step| match step == stop_at {
+                        true => Err(Aborted),
+                        false => Ok(()),
+                    });
+            stopped.expect_err("stopped");
+            balancer.source.send_all(&balancer.sink, 1);
+            let upgraded = balancer.writer.upgrade().expect("upgraded");
+            let running = xdp_seen_by_ip("edge0").expect("attached").1;
+            assert_eq!(u64::from(upgraded.program.new_program_id), running);
+            assert_ne!(upgraded.program.new_program_id, before);
+            balancer.source.send_all(&balancer.sink, 1);
+            balancer.writer.rollback().expect("rolled back");
+        }
+        balancer.nothing_is_lost_or_misplaced();
+    });
+}
+
+/// A program that was loaded again because the pin of the running one was lost is not the one that
+/// packets meet.
+#[test]
+fn a_program_that_has_no_name_any_more_is_exchanged() {
+    isolated("exchange::quiclb_lost_pin", || {
+        let balancer = Balancer::new(Way::Link(Mode::Native));
+        let balancer = balancer.reopened(|_, _| {
+            std::fs::remove_file(balancer::running_pin()).expect("removed");
+        });
+        let mut writer = balancer.writer;
+        let (pinned, running) = (writer.program().id(), xdp_seen_by_ip("edge0"));
+        assert_ne!(running.expect("attached").1, u64::from(pinned));
+        let upgraded = writer.upgrade().expect("upgraded");
+        assert_eq!(upgraded.program.new_program_id, pinned);
+        let running = xdp_seen_by_ip("edge0").expect("attached").1;
+        assert_eq!(running, u64::from(pinned));
+        let json = serde_json::to_value(&upgraded).expect("JSON");
+        assert_eq!(json["verification"], "idle", "{json}");
     });
 }
 

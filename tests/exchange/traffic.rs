@@ -18,7 +18,8 @@ use crate::netns::{self, BPFFS};
 /// Fewer than the ring of a veth takes.
 const BURST: usize = 128;
 const FLOWS: u32 = 4096;
-const PATIENCE: Duration = Duration::from_secs(60);
+/// For packets to arrive.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Where in a frame the sink finds what it counts by: offsets of numbers of two bytes.
 #[derive(Clone, Copy)]
@@ -88,6 +89,15 @@ impl Sink {
         };
         self.counts.for_each(each).expect("readable");
         counts
+    }
+}
+
+/// Tells a sender to stop when it goes, also when an assertion fails.
+pub(crate) struct Stopping<'a>(pub(crate) &'a AtomicBool);
+
+impl Drop for Stopping<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 

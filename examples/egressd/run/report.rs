@@ -19,10 +19,11 @@ pub(crate) fn upgraded(upgraded: &Result<Upgraded, UpgradeError>, log: &Log) {
             let program = &upgraded.program;
             let (old, new) = (program.old_program_id, program.new_program_id);
             let count = upgraded.interfaces.len();
-            log.info(
-                event,
-                &format!("{new} in the place of {old} on {count} interfaces"),
-            );
+            let exchanged = format!("{new} in the place of {old} on {count} interfaces");
+            match upgraded.done {
+                true => log.info(event, &exchanged),
+                false => log.error(event, &format!("{exchanged}, but not on all")),
+            }
             for one in &upgraded.interfaces {
                 if let Some(error) = &one.error {
                     log.warning(event, &format!("{}: {error}", one.interface));

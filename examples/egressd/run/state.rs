@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! The state that the daemon publishes in, and the right to do so.
 
-use guideway::egress::{Limits, Loader, UpgradeError, Upgraded};
+use guideway::egress::{Limits, Loader, SeenHow, UpgradeError, Upgraded};
 use guideway::error::ErrorKind;
 use guideway::group::HashMode;
 use guideway::kernel::statedir::{PublisherLock, StateDir};
@@ -32,12 +32,9 @@ pub(crate) fn open(config: &Config) -> Result<Opened, Failure> {
     let writer = Loader::new(&dir).open();
     let mut writer = writer.map_err(|error| about(error.into()))?;
     require(&writer.limits(), &config.limits).map_err(about)?;
-    let ours = writer.runs_this_build().map_err(UpgradeError::from);
-    let upgraded = match ours {
-        Ok(true) => None,
-        Ok(false) => Some(writer.upgrade()),
-        Err(error) => Some(Err(error)),
-    };
+    let unchanged =
+        |upgraded: &Upgraded| upgraded.done && upgraded.seen.verification == SeenHow::Unchanged;
+    let upgraded = Some(writer.upgrade()).filter(|result| !result.as_ref().is_ok_and(unchanged));
     Ok(Opened {
         made,
         upgraded,

@@ -50,6 +50,11 @@ pub enum MigrateError {
         /// The routes, by kind.
         routes: Vec<UnknownRoutes>,
     },
+    /// An upgrade or rollback of the program has come to some interfaces only.
+    #[error(
+        "interfaces run two programs since an upgrade that was not finished: upgrade or roll back first"
+    )]
+    OpenExchange,
     /// The instance cannot be read, locked or made.
     #[error(transparent)]
     Instance(#[from] InstanceError),
@@ -97,7 +102,9 @@ impl MigrateError {
     /// What a caller can do about it.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::TooSmall { .. } | Self::TableSize { .. } => ErrorKind::Conflict,
+            Self::TooSmall { .. } | Self::TableSize { .. } | Self::OpenExchange => {
+                ErrorKind::Conflict
+            }
             Self::Version { .. } | Self::UnknownRoutes { .. } => ErrorKind::Incompatible,
             Self::Instance(error) => error.kind(),
             Self::Guard(error) => error.kind(),

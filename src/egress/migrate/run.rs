@@ -13,6 +13,7 @@ use super::Step;
 use crate::egress::instance::{shapes, Writer};
 use crate::egress::loader::{around, pin_all, store_meta, Loader};
 use crate::egress::{Aborted, Egress, GuardError, InstanceError, Limits};
+use crate::kernel::exchange::Role;
 use crate::kernel::map::Map;
 use crate::kernel::statedir::{AbiVersion, Draft, Section, StateDirLock};
 use crate::kernel::write_barrier::{ExclusiveGuard, WriteBarrier};
@@ -102,6 +103,9 @@ impl Loader {
         let Writer {
             egress: old, lock, ..
         } = writer;
+        if old.programs()?.get(Role::Next).is_some() {
+            return Err(MigrateError::OpenExchange);
+        }
         let wanted = wanted.unwrap_or(old.limits);
         let plan = plan(&old, &wanted, version)?;
         let mut migrated = Migrated {

@@ -128,6 +128,22 @@ impl<'l> ProgramPins<'l> {
         Ok(())
     }
 
+    /// Pins a program as the running one, in the place of the one that has that name, and what it was
+    /// made of.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn put(&mut self, program: &Program, build: &Build) -> Result<(), SysError> {
+        let dir = self.lock.dir();
+        let draft = self.draft();
+        self.lock.unpin(Section::Programs, &draft)?;
+        program.pin(&dir.pin(Section::Programs, &draft))?;
+        build.store(program, |name| dir.pin(Section::Programs, name))?;
+        self.rename(&draft, Role::Running)?;
+        self.programs.by_role[Role::Running as usize] = Some(program.try_clone()?);
+        Ok(())
+    }
+
     /// A name for a pin that is about to be renamed.
     fn draft(&self) -> String {
         format!("{}-draft", self.name)
