@@ -80,4 +80,10 @@ _Static_assert(sizeof(struct gw_slot) * GW_CELL_SLOTS == GW_CELL_BYTES, "slots p
 _Static_assert(sizeof(struct gw_backend) * GW_CELL_BACKENDS == GW_CELL_BYTES, "rows per cell");
 _Static_assert(sizeof(struct gw_server_id) * GW_CELL_SERVER_IDS == GW_CELL_BYTES, "IDs per cell");
 
+/* The counters of a service on a card: one kind behind the other, in one array. */
+_Static_assert(GW_COUNTERS <= GW_OFFLOAD_RULES_AT, "counters end before rules");
+_Static_assert(GW_OFFLOAD_RULES_AT + GW_RULES <= GW_OFFLOAD_PACKETS_AT, "rules end before packets");
+_Static_assert(GW_OFFLOAD_PACKETS_AT < GW_OFFLOAD_BYTES_AT, "packets before bytes");
+_Static_assert(GW_OFFLOAD_BYTES_AT < GW_OFFLOAD_COUNTERS, "all within those of one service");
+
 #endif
