@@ -72,6 +72,14 @@ impl ErrorKind {
         }
     }
 
+    /// Whether the same call may come to something later, with nothing changed by whoever calls it.
+    pub(crate) fn may_pass(self) -> bool {
+        !matches!(
+            self,
+            Self::NotFound | Self::Permission | Self::Incompatible | Self::Verifier
+        )
+    }
+
     /// The kind of a system call's errno.
     pub(crate) fn of_errno(errno: i32) -> Self {
         use nix::libc;

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Instances on network cards: what they do, and the age of their flows.
 
-use guideway::quiclb::hardware::{Aged, CardStatus, EPOCH};
-use guideway::quiclb::{HardwareWriter, InstanceError, StateDir};
+use std::io::{stderr, Write};
 
+use guideway::quiclb::hardware::{Aged, CardStatus, EPOCH};
+use guideway::quiclb::{HardwareWriter, StateDir};
+
+use crate::collect::Collecting;
 use crate::run::End;
 use crate::tool::text::{or_dash, Table};
 use crate::tool::{json, Done, Failure, Output};
 
-/// Counts the age of flows on, until it is told to end.
+/// Counts the age of flows on, until it is told to end. What may pass is said once, and tried again.
 pub(crate) fn run(
     dir: &StateDir,
     end: &End,
@@ -16,12 +19,26 @@ pub(crate) fn run(
     output: &Output,
 ) -> Result<Done, Failure> {
     let instance = dir.instance();
-    let about = |error: InstanceError| Failure::from(error).about(instance);
+    let mut told = None;
     loop {
-        // The lock is held for a step, so that `apply` gets it in between.
-        let aged = HardwareWriter::open(dir)
-            .and_then(|mut card| card.age())
-            .map_err(about)?;
+        // The lock is held for a step, so that `apply` gets it in between, and keeps it for longer.
+        let aged = match HardwareWriter::open(dir).and_then(|mut card| card.age()) {
+            Ok(aged) => aged,
+            Err(error) if error.may_pass() => {
+                let problem = Some(error.to_string());
+                if told != problem {
+                    told = problem;
+                    // Nobody may read it any more.
+                    let _ = writeln!(stderr(), "{instance}: {error}; trying again");
+                }
+                if end.comes_within(Collecting::AGAIN)? {
+                    return Ok(Done::Well);
+                }
+                continue;
+            }
+            Err(error) => return Err(Failure::from(error).about(instance)),
+        };
+        told = None;
         if !quiet {
             let line = match output.is_json() {
                 true => json(&aged),

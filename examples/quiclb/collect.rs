@@ -27,7 +27,7 @@ pub(crate) struct Step {
 
 impl Collecting {
     /// When to try again after a failure.
-    const AGAIN: Duration = Duration::from_secs(1);
+    pub(crate) const AGAIN: Duration = Duration::from_secs(1);
 
     pub(crate) fn new(instance: InstanceId, root: &StateRoot) -> Self {
         let options = CollectorOptions::default();

@@ -17,6 +17,7 @@ pub struct Program {
     name: String,
     tag: [u8; 8],
     verified_instructions: u32,
+    device: Option<u32>,
     map_ids: Vec<u32>,
 }
 
@@ -34,6 +35,7 @@ impl Program {
             name: name_from(&info.name),
             tag: info.tag,
             verified_instructions: info.verified_insns,
+            device: (info.ifindex != 0).then_some(info.ifindex),
             map_ids,
         })
     }
@@ -85,6 +87,11 @@ impl Program {
     /// Instructions that the verifier walked through to accept the program.
     pub fn verified_instructions(&self) -> u32 {
         self.verified_instructions
+    }
+
+    /// Index of the interface whose network card it was loaded for; none: it runs on CPUs.
+    pub fn device(&self) -> Option<u32> {
+        self.device
     }
 
     /// The kernel's numbers of the maps it uses.

@@ -173,15 +173,12 @@ impl CollectError {
     /// Whether a later step may do what this one could not. If not, the instance is gone or of
     /// another version, or the process lacks rights.
     pub fn may_pass(&self) -> bool {
-        use ErrorKind as E;
         match self {
             Self::Refused { .. } => true,
             Self::Generation { .. } | Self::Shape(_) => false,
-            Self::Instance(_) | Self::Load(_) => !matches!(
-                self.kind(),
-                E::NotFound | E::Permission | E::Incompatible | E::Verifier
-            ),
-            Self::Sys(error) => error.kind() != E::Permission,
+            Self::Instance(error) => error.may_pass(),
+            Self::Load(error) => error.kind().may_pass(),
+            Self::Sys(error) => error.kind() != ErrorKind::Permission,
         }
     }
 }

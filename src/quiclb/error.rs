@@ -87,6 +87,28 @@ pub enum InstanceError {
         /// Where it runs.
         found: &'static str,
     },
+    /// The instance runs on another network card than the one asked for, or on none. What was
+    /// published there would reach no packet here.
+    #[error(
+        "the instance was loaded for {}, not for {}",
+        card(found),
+        card(wanted)
+    )]
+    #[non_exhaustive]
+    Device {
+        /// Index of the interface whose card it was loaded for; none: for no card.
+        found: Option<u32>,
+        /// Index of the interface whose card is wanted; none: no card.
+        wanted: Option<u32>,
+    },
+    /// The interface went away whose network card has the program, even if there is one of that
+    /// name again.
+    #[error("the network card has gone that had the program pinned at {path}")]
+    #[non_exhaustive]
+    Gone {
+        /// The program.
+        path: String,
+    },
     /// What was stored with the live generation cannot be read.
     #[error(transparent)]
     Stored(#[from] record::RecordError),
@@ -135,6 +157,9 @@ impl InstanceError {
             Self::Orphan { .. } | Self::Stored(_) | Self::Record(_) | Self::Limits { .. } => {
                 Some("detach it with --purge, then apply the specification")
             }
+            Self::Device { .. } | Self::Gone { .. } => {
+                Some("detach it with --purge, then apply the specification")
+            }
             error if error.is_repairable() => Some("apply the specification again"),
             Self::State(StateError::Version { .. }) => Some(OTHER_VERSION),
             Self::State(StateError::Corrupt { .. }) => Some(NOT_OURS),
@@ -151,6 +176,12 @@ impl InstanceError {
         }
     }
 
+    /// Whether the same call may come to something later. If not, the instance is gone, of another
+    /// version or runs elsewhere, or the process lacks rights.
+    pub fn may_pass(&self) -> bool {
+        !matches!(self, Self::Profile { .. }) && self.kind().may_pass()
+    }
+
     /// What a caller can do about it.
     pub fn kind(&self) -> ErrorKind {
         match self {
@@ -163,13 +194,21 @@ impl InstanceError {
             | Self::Older { .. }
             | Self::ForeignProgram { .. } => ErrorKind::Incompatible,
             Self::Stored(_) | Self::Record(_) | Self::Orphan { .. } => ErrorKind::Incompatible,
-            Self::Limits { .. } => ErrorKind::Conflict,
+            Self::Limits { .. } | Self::Device { .. } => ErrorKind::Conflict,
+            Self::Gone { .. } => ErrorKind::NotFound,
             Self::Profile { .. } => ErrorKind::Unsupported,
             Self::Ring(RingError::Sys(error)) => error.kind(),
             Self::Ring(_) => ErrorKind::Incompatible,
             Self::Attach(error) => error.kind(),
             Self::Sys(error) => error.kind(),
         }
+    }
+}
+
+fn card(ifindex: &Option<u32>) -> String {
+    match ifindex {
+        Some(ifindex) => format!("the network card of interface {ifindex}"),
+        None => "no network card".to_owned(),
     }
 }
 

@@ -8,6 +8,7 @@
 use std::time::Duration;
 
 use super::error::InstanceError;
+use super::hardware::refuse_card;
 use super::instance::{open_map, shapes, QuicLb, Writer, PATIENCE, PROGRAM};
 use super::status::Abi;
 use super::upgrade::{UpgradeError, Upgraded};
@@ -78,6 +79,7 @@ pub fn upgrade_observed(
     mut observer: impl FnMut(Step) -> Result<(), Aborted>,
 ) -> Result<Upgraded, UpgradeError> {
     let lock = dir.lock_within(PATIENCE).map_err(InstanceError::from)?;
+    refuse_card(dir)?;
     if dir.version().map_err(InstanceError::from)? == AbiVersion::QUICLB {
         remove_older_maps(&lock)?;
         let balancer = QuicLb::open(dir)?;

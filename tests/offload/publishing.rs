@@ -15,7 +15,8 @@ use guideway::kernel::statedir::Section;
 use guideway::kernel::typed::{Array, Hash};
 use guideway::plan::PlanResult;
 use guideway::quiclb::{
-    detach, Aborted, HardwareLb, InstanceError, Loader, Options, PublishError, QuicLb, Step,
+    detach, upgrade, Aborted, HardwareLb, InstanceError, Loader, Options, PublishError, QuicLb,
+    Step,
 };
 use guideway::reason::Reason;
 
@@ -264,17 +265,29 @@ fn nothing_is_swept_before_the_grace_interval_is_over() {
     });
 }
 
+/// Tells a thread to end when it is dropped.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 #[test]
 fn packets_follow_one_generation_while_others_are_published() {
     on_card("offload::beside", || {
         let mut card = loader()
-            .grace(Duration::from_millis(100))
+            // Longer than a thread between two packets waits for a CPU.
+            .grace(Duration::from_secs(2))
             .load_in_kernel()
             .expect("made");
         publish(&mut card, &[1, 2]);
         let path = dir().pin(Section::Programs, "gw_quiclb");
         let ended = AtomicBool::new(false);
         std::thread::scope(|scope| {
+            // Whatever fails here, the packets end, and with them the scope.
+            let ends = Ends(&ended);
             let packets = scope.spawn(|| {
                 let program = guideway::kernel::program::Program::open(Path::new(&path)).unwrap();
                 let mut seen = BTreeSet::new();
@@ -290,10 +303,10 @@ fn packets_follow_one_generation_while_others_are_published() {
                 }
                 seen
             });
-            for round in 0..6 {
+            for round in 0..4 {
                 publish(&mut card, if round % 2 == 0 { &[3, 4] } else { &[1, 2] });
             }
-            ended.store(true, Ordering::Relaxed);
+            drop(ends);
             let seen = packets.join().expect("no packet was lost");
             assert_eq!(seen, [1, 2, 3, 4].into());
         });
@@ -387,6 +400,38 @@ fn what_the_card_or_the_plan_refuses_changes_nothing() {
         let error = card.publish(&old).expect_err("stale");
         assert!(matches!(error, PublishError::Stale { .. }), "{error}");
         drop(card);
+
+        // What is in the kernel is not on a card, and what is published there reaches none.
+        let error = loader().load(device).expect_err("another device");
+        assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+        let message = error.to_string();
+        assert!(message.contains("loaded for no network card"), "{message}");
+        let remedy = error.remedy().expect("known");
+        assert!(remedy.contains("--purge"), "{remedy}");
+        assert_eq!(
+            HardwareLb::open(&dir())
+                .expect("there")
+                .live_number()
+                .expect("read"),
+            Some(2)
+        );
+
+        // State of an older build, which has no upgrade on a card.
+        let meta: Array<abi::Meta> = Array::new(map("gw_ql_meta")).expect("its shape");
+        let current = meta.get(0).expect("read");
+        let older = abi::Meta {
+            abi_minor: current.abi_minor - 1,
+            ..current
+        };
+        meta.set(0, &older).expect("written");
+        let error = loader().load_in_kernel().expect_err("older");
+        assert!(matches!(error, InstanceError::Older { .. }), "{error}");
+        let error = upgrade(&dir()).expect_err("no upgrade");
+        assert!(
+            error.to_string().contains("runs on a network card"),
+            "{error}"
+        );
+        meta.set(0, &current).expect("written");
 
         // Nobody takes it for an instance on CPUs.
         let refused = |error: InstanceError| {

@@ -174,6 +174,18 @@ fn an_instance_on_a_card_is_seen_and_removed() {
         assert_eq!(list["instances"][0]["mode"], "offload");
         assert_eq!(list["instances"][0]["generation"], 1);
 
+        // What the guide says that it has not.
+        let verbs: [&[&str]; 6] = [
+            &["affinity-export", INSTANCE, "/dev/null"],
+            &["doctor", INSTANCE],
+            &["watch", INSTANCE],
+            &["upgrade", INSTANCE],
+            &["rollback", INSTANCE],
+            &["rollback", INSTANCE, "--spec"],
+        ];
+        for verb in verbs {
+            quiclb_json(verb).fails(1, "unsupported");
+        }
         let error = quiclb_json(&["events", INSTANCE]).fails(1, "unsupported");
         let message = error["message"].as_str().expect("text");
         assert!(message.contains("has no events"), "{message}");
@@ -196,6 +208,26 @@ fn an_instance_on_a_card_is_seen_and_removed() {
         let aged: Value = serde_json::from_str(&line).expect("JSON");
         crate::harness::assert_valid("card-run", &aged);
         assert_eq!((&aged["epoch"], &aged["flows"]), (&json!(1), &json!(0)));
+        kill(Pid::from_raw(run.id() as i32), Signal::SIGTERM).expect("a signal");
+        assert!(run.wait().expect("it ends").success());
+
+        // Whoever has the lock for long, as an `apply` has, only delays it.
+        let lock = dir.lock().expect("free");
+        let mut run = command(&["-o", "json", "run", INSTANCE])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the tool runs");
+        let mut line = String::new();
+        let mut problems = BufReader::new(run.stderr.take().expect("its problems"));
+        problems.read_line(&mut line).expect("a line");
+        assert!(line.contains("trying again"), "{line}");
+        drop(lock);
+        let mut line = String::new();
+        let mut lines = BufReader::new(run.stdout.take().expect("its output"));
+        lines.read_line(&mut line).expect("a line");
+        let aged: Value = serde_json::from_str(&line).expect("JSON");
+        assert_eq!(aged["epoch"], 2);
         kill(Pid::from_raw(run.id() as i32), Signal::SIGTERM).expect("a signal");
         assert!(run.wait().expect("it ends").success());
 

@@ -63,8 +63,9 @@ impl HardwareLoader {
     /// and takes its lock, for which it waits up to two seconds.
     ///
     /// # Errors
-    /// The driver or its verifier refuses, the lock is held by another process, or the state is of
-    /// another version or of an instance that runs on CPUs.
+    /// The driver or its verifier refuses, the lock is held by another process, the instance is there
+    /// and was loaded for another card or for none, or the state is of another version or of an
+    /// instance that runs on CPUs.
     pub fn load(self, ifindex: u32) -> Result<HardwareWriter, InstanceError> {
         self.load_on(Some(ifindex))
     }
@@ -77,7 +78,7 @@ impl HardwareLoader {
 
     fn load_on(self, device: Option<u32>) -> Result<HardwareWriter, InstanceError> {
         if self.dir.exists()? {
-            self.open()
+            self.open(device)
         } else {
             self.create(device)
         }
@@ -128,9 +129,13 @@ impl HardwareLoader {
         })
     }
 
-    fn open(self) -> Result<HardwareWriter, InstanceError> {
+    fn open(self, wanted: Option<u32>) -> Result<HardwareWriter, InstanceError> {
         let lock = self.dir.lock_within(PATIENCE)?;
         let card = HardwareLb::open(&self.dir)?;
+        let found = card.program.device();
+        if found != wanted {
+            return Err(InstanceError::Device { found, wanted });
+        }
         let found = card.maps.meta.get(0)?.flows;
         if found != self.limits.flows {
             return Err(InstanceError::Limits {

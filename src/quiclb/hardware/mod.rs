@@ -15,11 +15,15 @@ mod publish;
 mod status;
 
 use std::ops::Deref;
+use std::path::Path;
 use std::time::{Duration, Instant};
+
+use nix::libc;
 
 use super::attachment::{pinned_link, refuse_misplaced, remove_link, Attached, Holder, LINK};
 use super::error::{InstanceError, PlanError};
 use super::instance::{PATIENCE, PROGRAM};
+use super::layout::require_current;
 use super::live::{record_pin, RECORD};
 use super::observe::observe_for;
 use crate::id::{InstanceId, InterfaceName};
@@ -27,6 +31,7 @@ use crate::kernel::attach::{interface_index, AttachError, Attachment, Mode, XdpL
 use crate::kernel::program::Program;
 use crate::kernel::record;
 use crate::kernel::statedir::{Section, StateDir, StateDirLock};
+use crate::kernel::PinError;
 use crate::plan::{plan, Live, Options, Plan};
 use crate::service::Spec;
 
@@ -72,8 +77,8 @@ impl HardwareLb {
     /// Opens an instance to look at it. Minimum kernel: 6.1; takes CAP_BPF.
     ///
     /// # Errors
-    /// No such instance, one that runs on CPUs, state of another version, or pins that are missing
-    /// or do not fit.
+    /// No such instance, one that runs on CPUs, state of another version, a card that has gone, or
+    /// pins that are missing or do not fit.
     pub fn open(dir: &StateDir) -> Result<Self, InstanceError> {
         if dir.exists()? && !maps::is_on_card(dir) {
             return Err(InstanceError::Profile {
@@ -81,10 +86,11 @@ impl HardwareLb {
                 found: "CPUs",
             });
         }
-        dir.version()?;
+        require_current(dir)?;
+        let program = dir.pin(Section::Programs, PROGRAM);
         Ok(Self {
             dir: dir.clone(),
-            program: Program::open(&dir.pin(Section::Programs, PROGRAM))?,
+            program: Program::open(&program).map_err(|error| refused(&program, error))?,
             maps: Maps::pinned(dir)?,
         })
     }
@@ -194,6 +200,17 @@ impl HardwareWriter {
     }
 }
 
+/// Why a pinned program cannot be opened. The kernel keeps one whose card has gone, and tells
+/// nothing of it any more.
+fn refused(path: &Path, error: PinError) -> InstanceError {
+    match error {
+        PinError::Sys(error) if error.errno == libc::ENODEV => InstanceError::Gone {
+            path: path.display().to_string(),
+        },
+        error => error.into(),
+    }
+}
+
 fn held(link: &XdpLink, ifindex: u32, program_id: u32) -> Result<Attached, AttachError> {
     Ok(Attached {
         ifindex,
@@ -216,4 +233,26 @@ pub(super) fn refuse_card(dir: &StateDir) -> Result<(), InstanceError> {
         path: dir.path().display().to_string(),
         found: "a network card",
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::SysError;
+
+    #[test]
+    fn a_program_whose_card_has_gone_is_not_one_to_apply_again() {
+        let refused = |errno| {
+            let error = SysError::new("read about", "program", errno);
+            refused(Path::new("/some/pin"), error.into())
+        };
+        let gone = refused(libc::ENODEV);
+        assert!(matches!(gone, InstanceError::Gone { .. }), "{gone}");
+        assert!(gone
+            .remedy()
+            .is_some_and(|remedy| remedy.contains("--purge")));
+        assert!(!gone.may_pass());
+        let missing = refused(libc::ENOENT);
+        assert!(matches!(missing, InstanceError::Pin(_)), "{missing}");
+    }
 }
