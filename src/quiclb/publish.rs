@@ -19,6 +19,7 @@ use crate::abi;
 use crate::kernel::exchange::Aborted;
 use crate::kernel::publish::Generation;
 use crate::kernel::statedir::{Section, META_MAP};
+use crate::kernel::typed::Array;
 use crate::kernel::{clock, record, SysError};
 use crate::plan::{self, Image, Live, Plan, PlanResult, Record};
 
@@ -229,7 +230,9 @@ impl Writer {
     ) -> Result<Record, PublishError> {
         let mut record = plan.record().clone();
         let mut generation = plan.generation().clone();
-        record.number = steps.run(Step::RaiseMarks, || self.raise_marks(&record, live))?;
+        record.number = steps.run(Step::RaiseMarks, || {
+            raise_marks(&self.maps.meta, &record, live)
+        })?;
         record.published_ns = clock::boot_ns();
         record.published_unix = clock::wall_ns() / 1_000_000_000;
         begin(&mut record, &mut generation, clock::monotonic_ns());
@@ -319,19 +322,6 @@ impl Writer {
         Ok(())
     }
 
-    fn raise_marks(&self, record: &Record, live: Option<&Live>) -> Result<u64, SysError> {
-        let mut meta = self.maps.meta.get(0)?;
-        let used = meta.generation_mark.max(live.map_or(0, Live::number));
-        let number = used.checked_add(1).ok_or_else(|| {
-            // Nobody publishes that often: somebody else wrote the map.
-            SysError::new("raise the marks in", META_MAP, libc::EOVERFLOW)
-        })?;
-        meta.generation_mark = number;
-        meta.incarnation_mark = meta.incarnation_mark.max(record.highest_incarnation());
-        self.maps.meta.set(0, &meta)?;
-        Ok(number)
-    }
-
     fn add_targets(&self, record: &Record, plan: &Plan) -> Result<(), SysError> {
         let missing = self.missing_targets(record)?;
         let present = missing.difference(plan.absent());
@@ -380,20 +370,11 @@ impl Writer {
 
     /// Adds what removed backends have counted to their services, and sets them to zero.
     fn fold_counters(&self, record: &Record) -> Result<(), SysError> {
-        for fold in &record.folds {
-            let add = |sum: u64, cpu: &abi::BackendStats| sum.wrapping_add(cpu.packets);
-            let packets = self.maps.backends.fold(fold.backend_stats, 0, add)?;
-            if packets > 0 {
-                let removed = self.maps.removed.get(fold.service_stats)?;
-                self.maps
-                    .removed
-                    .set(fold.service_stats, &removed.wrapping_add(packets))?;
-                self.maps
-                    .backends
-                    .set(fold.backend_stats, &bytemuck::Zeroable::zeroed())?;
-            }
-        }
-        Ok(())
+        let backends = &self.maps.backends;
+        let add = |sum: u64, cpu: &abi::BackendStats| sum.wrapping_add(cpu.packets);
+        let read = |backend| backends.fold(backend, 0, add);
+        let clear = |backend| backends.set(backend, &bytemuck::Zeroable::zeroed());
+        fold_counters(record, &self.maps.removed, read, clear)
     }
 
     /// What the old generation held alone is free: no packet sees it any more.
@@ -423,6 +404,45 @@ impl Writer {
         let slots: Vec<_> = record.contexts.iter().map(|context| context.slot).collect();
         steps.run(Step::RemoveContexts, || self.keep_contexts(&slots))
     }
+}
+
+/// Raises the marks of the numbers that were given out, so that a generation can have the one that
+/// this gives.
+pub(super) fn raise_marks(
+    marks: &Array<abi::Meta>,
+    record: &Record,
+    live: Option<&Live>,
+) -> Result<u64, SysError> {
+    let mut meta = marks.get(0)?;
+    let used = meta.generation_mark.max(live.map_or(0, Live::number));
+    let number = used.checked_add(1).ok_or_else(|| {
+        // Nobody publishes that often: somebody else wrote the map.
+        SysError::new("raise the marks in", META_MAP, libc::EOVERFLOW)
+    })?;
+    meta.generation_mark = number;
+    meta.incarnation_mark = meta.incarnation_mark.max(record.highest_incarnation());
+    marks.set(0, &meta)?;
+    Ok(number)
+}
+
+/// Adds to `removed`, by service, what `read` says of each backend that the record removed, and has
+/// it cleared. A process that is killed between the two has it counted again by the next one: two
+/// maps cannot be written at once, and the other order would lose it.
+pub(super) fn fold_counters(
+    record: &Record,
+    removed: &Array<u64>,
+    read: impl Fn(u32) -> Result<u64, SysError>,
+    clear: impl Fn(u32) -> Result<(), SysError>,
+) -> Result<(), SysError> {
+    for fold in &record.folds {
+        let packets = read(fold.backend_stats)?;
+        if packets > 0 {
+            let before = removed.get(fold.service_stats)?;
+            removed.set(fold.service_stats, &before.wrapping_add(packets))?;
+            clear(fold.backend_stats)?;
+        }
+    }
+    Ok(())
 }
 
 /// Fills in the times that begin with the publication itself.

@@ -34,7 +34,9 @@ pub struct ServiceStats {
     /// Forwarded packets by the rule that placed them.
     pub rules: BTreeMap<&'static str, u64>,
     /// `packets` and `bytes` (frame lengths) of everything that found the service,
-    /// `removed_packets` that went to backends which are gone, and the named counters.
+    /// `removed_packets` that went to backends which are gone, and the named counters. What went to a
+    /// backend may be twice in `removed_packets` if the process that removed it was killed just when
+    /// it added that.
     pub counters: BTreeMap<&'static str, u64>,
     /// Its backends in the order of their ids.
     pub backends: Vec<BackendStats>,

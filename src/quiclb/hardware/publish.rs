@@ -9,19 +9,18 @@ use std::thread::sleep;
 use std::time::Instant;
 
 use bytemuck::{Pod, Zeroable};
-use nix::libc;
 
 use super::HardwareWriter;
 use crate::abi;
 use crate::kernel::exchange::Aborted;
 use crate::kernel::map::Update;
-use crate::kernel::statedir::{Section, META_MAP};
+use crate::kernel::statedir::Section;
 use crate::kernel::typed::Hash;
 use crate::kernel::{clock, record, SysError};
 use crate::plan::{Elements, Live, Plan, PlanResult, Record};
 use crate::quiclb::error::PublishError;
 use crate::quiclb::live::{parse_pin, record_pin, RECORD};
-use crate::quiclb::publish::{Publication, Step, Steps, KEEP};
+use crate::quiclb::publish::{fold_counters, raise_marks, Publication, Step, Steps, KEEP};
 
 impl HardwareWriter {
     /// Makes the plan's generation the live one. Packets see the old generation or the new one,
@@ -106,7 +105,9 @@ impl HardwareWriter {
         let live_number = live.map_or(0, Live::number);
         steps.run(Step::SweepBefore, || self.sweep(live_number))?;
         let mut record = plan.record().clone();
-        record.number = steps.run(Step::RaiseMarks, || self.raise_marks(&record, live))?;
+        record.number = steps.run(Step::RaiseMarks, || {
+            raise_marks(&self.maps.meta, &record, live)
+        })?;
         record.published_ns = clock::boot_ns();
         record.published_unix = clock::wall_ns() / 1_000_000_000;
         let now_ns = clock::monotonic_ns();
@@ -138,19 +139,6 @@ impl HardwareWriter {
         Ok(record)
     }
 
-    fn raise_marks(&self, record: &Record, live: Option<&Live>) -> Result<u64, SysError> {
-        let mut meta = self.maps.meta.get(0)?;
-        let used = meta.generation_mark.max(live.map_or(0, Live::number));
-        let number = used.checked_add(1).ok_or_else(|| {
-            // Nobody publishes that often: somebody else wrote the map.
-            SysError::new("raise the marks in", META_MAP, libc::EOVERFLOW)
-        })?;
-        meta.generation_mark = number;
-        meta.incarnation_mark = meta.incarnation_mark.max(record.highest_incarnation());
-        self.maps.meta.set(0, &meta)?;
-        Ok(number)
-    }
-
     /// Counters that only newcomers use: nothing counts on them now.
     fn clear_counters(&self, record: &Record, live: Option<&Live>) -> Result<(), SysError> {
         // Folded again if the last publication did not come to it: by then they are zero.
@@ -174,19 +162,10 @@ impl HardwareWriter {
 
     /// Adds what removed backends have counted to their services, and sets them to zero.
     fn fold_counters(&self, record: &Record) -> Result<(), SysError> {
-        for fold in &record.folds {
-            let packets = self.maps.backends.get(fold.backend_stats)?.packets;
-            if packets > 0 {
-                let removed = self.maps.removed.get(fold.service_stats)?;
-                self.maps
-                    .removed
-                    .set(fold.service_stats, &removed.wrapping_add(packets))?;
-                self.maps
-                    .backends
-                    .set(fold.backend_stats, &Zeroable::zeroed())?;
-            }
-        }
-        Ok(())
+        let backends = &self.maps.backends;
+        let read = |backend| backends.get(backend).map(|counted| counted.packets);
+        let clear = |backend| backends.set(backend, &Zeroable::zeroed());
+        fold_counters(record, &self.maps.removed, read, clear)
     }
 
     fn fill(&self, elements: &Elements) -> Result<(), SysError> {

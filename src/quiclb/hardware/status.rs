@@ -97,7 +97,8 @@ pub struct CardServiceStatus {
     pub refused_full: u64,
     /// Packets of each backend, by its id.
     pub backends: BTreeMap<u32, u64>,
-    /// Packets of backends that are gone.
+    /// Packets of backends that are gone. Those of one may be in it twice if the process that
+    /// removed it was killed just when it added them.
     pub removed_packets: u64,
 }
 
