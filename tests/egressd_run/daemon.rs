@@ -361,6 +361,18 @@ impl Daemon {
         status.expect("ended").code()
     }
 
+    /// Waits for the end that it was told; the events of all that it said, in order.
+    #[track_caller]
+    pub(crate) fn events_until_it_ended(self) -> Vec<String> {
+        let log = self.log.clone();
+        self.stopped();
+        let event = |line: &str| {
+            let line: Value = serde_json::from_str(line).expect("JSON");
+            line["event"].as_str().expect("text").to_owned()
+        };
+        read(&log).lines().map(event).collect()
+    }
+
     /// Tells it to end, and waits for that.
     #[track_caller]
     pub(crate) fn stop(self) {

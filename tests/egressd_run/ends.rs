@@ -2,14 +2,18 @@
 //! It ends in every way there is, and starts again: packets go on.
 
 use std::collections::BTreeSet;
+use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
 use guideway::egress::pins::Tick;
 use guideway::kernel::statedir::Section;
+use guideway::kernel::statedir::StateRoot;
+use guideway::kernel::write_barrier::GATE;
 use nix::sys::signal::Signal;
+use serde_json::json;
 
 use crate::daemon::*;
-use crate::netns::within;
+use crate::netns::{within, BPFFS};
 
 #[test]
 fn a_restart_with_nothing_changed_publishes_nothing_and_pins_go_on_to_be_hit() {
@@ -75,12 +79,14 @@ fn a_program_of_another_build_is_exchanged_when_it_starts() {
 fn idle_pins_are_removed_behind_a_sweep() {
     on_node("idle", |node| {
         node.manifest("a.json", shard(0x10));
-        let daemon = node.ready(&["--pin-idle=1s"]);
+        let daemon = node.ready(&[]);
         node.attach();
         send_from(1..65);
         let pins = || egress().pin_status(Tick::now()).expect("readable").pins;
         assert_eq!(pins().total(), 64);
         daemon.stop();
+        // One sweep tidies nothing up.
+        node.once(&["--pin-idle=1s"]).exits(0);
         assert!(within(PATIENCE, || pins().idle == 64));
         let daemon = node.ready(&["--pin-idle=1s"]);
         let gone = || pins().total() == 0;
@@ -95,11 +101,21 @@ fn idle_pins_are_removed_behind_a_sweep() {
 fn idle_pins_are_removed_where_something_changes_all_the_time() {
     on_node("busy", |node| {
         node.manifest("a.json", shard(0x10));
-        let daemon = node.ready(&["--pin-idle=1s", "--sweep=5s"]);
+        let config = node.path("config.json");
+        let idle = |time: &str| {
+            let text = json!({"pin_idle": time}).to_string();
+            std::fs::write(&config, text).expect("written");
+        };
+        idle("1h");
+        let file = format!("--config={}", config.display());
+        let daemon = node.ready(&[&file, "--sweep=5s"]);
         node.attach();
         send_from(1..65);
         let pins = || egress().pin_status(Tick::now()).expect("readable").pins;
         assert_eq!(pins().total(), 64);
+        idle("1s");
+        daemon.signal(Signal::SIGHUP);
+        daemon.tells("configuration", "in force");
         let mut changes = 0;
         let gone = within(PATIENCE, || {
             changes += 1;
@@ -182,6 +198,20 @@ fn told_to_end_in_the_middle_of_a_publication_it_ends_well_and_soon() {
     });
 }
 
+/// Whether a process has locked the barrier's gate, as who retires does before it waits for others.
+fn is_at_the_barrier(process: u32) -> bool {
+    let gate = StateRoot::new(BPFFS).egress().path().join(GATE);
+    let gate = std::fs::metadata(gate).expect("a gate").ino();
+    let locks = std::fs::read_to_string("/proc/locks").expect("readable");
+    // `1: FLOCK  ADVISORY  WRITE 4711 00:1f:53 0 EOF`
+    let is_it = |line: &str| {
+        let words: Vec<_> = line.split_whitespace().collect();
+        matches!(words[..], [_, "FLOCK", _, "WRITE", id, file, ..]
+            if id == process.to_string() && file.ends_with(&format!(":{gate}")))
+    };
+    locks.lines().any(is_it)
+}
+
 #[test]
 fn while_somebody_holds_the_barrier_it_still_ends_within_its_time_and_at_once_if_told_twice() {
     on_node("twice", |node| {
@@ -191,21 +221,35 @@ fn while_somebody_holds_the_barrier_it_still_ends_within_its_time_and_at_once_if
         let egress = egress();
         // To retire the class's group takes the barrier, which a writer of routes has.
         let guard = egress.write_routes(PATIENCE).expect("free");
-        for twice in [false, true] {
+        let waiting = || {
             let daemon = node.start(&[]);
-            daemon.says("state");
-            // Its first sweep waits for the barrier.
-            std::thread::sleep(Duration::from_millis(500));
+            let waits = within(PATIENCE, || is_at_the_barrier(daemon.id()));
+            assert!(waits, "{}", daemon.log());
+            daemon
+        };
+        // A hangup is no second word: the sweep that waits is awaited, and told of.
+        for hangup in [false, true] {
+            let daemon = waiting();
             let start = Instant::now();
             daemon.signal(Signal::SIGTERM);
-            if twice {
-                daemon.says("stopping");
-                daemon.signal(Signal::SIGTERM);
+            daemon.says("stopping");
+            if hangup {
+                daemon.signal(Signal::SIGHUP);
             }
-            assert_eq!(daemon.end(), Some(0));
+            let events = daemon.events_until_it_ended();
             let took = start.elapsed();
+            let told = events.iter().any(|event| event == "problem");
+            assert!(told || took > Duration::from_secs(5), "{events:?}");
             assert!(took < Duration::from_secs(7), "{took:?}");
         }
+        // Halted, so that it is told both at one time.
+        let daemon = waiting();
+        daemon.halt();
+        daemon.signal(Signal::SIGINT);
+        daemon.signal(Signal::SIGTERM);
+        daemon.signal(Signal::SIGCONT);
+        let events = daemon.events_until_it_ended();
+        assert_eq!(events.last().map(|last| &**last), Some("stopping"));
         drop(guard);
         let daemon = node.ready(&[]);
         let retired = || {

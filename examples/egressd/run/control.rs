@@ -15,8 +15,6 @@ use guideway::control::{Desired, Mode};
 use guideway::egress::pins::Table;
 use guideway::error::ErrorKind;
 use guideway::srv6::BaseSid;
-use nix::errno::Errno;
-use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use nix::sys::signalfd::SignalFd;
 
 use super::config::{Config, Flags};
@@ -25,11 +23,12 @@ use super::health::Health;
 use super::log::Log;
 use super::notify::Notify;
 use super::report;
+use super::waiting::{ready, Rest};
 use super::worker::{now, Done, Ended, Order, Work, Worker};
 use crate::tool::{self, Failure};
 
 /// Reports of the network that are taken in before others are attended to.
-pub(super) const BUDGET: usize = 1024;
+const BUDGET: usize = 1024;
 
 /// Everything that the control thread has.
 pub(crate) struct Control {
@@ -37,6 +36,8 @@ pub(crate) struct Control {
     pub(crate) config: Config,
     pub(crate) source: Box<dyn Source>,
     pub(crate) monitor: Monitor,
+    /// Of the monitor, where it fails.
+    pub(crate) deaf: Rest,
     pub(crate) machine: Machine,
     pub(crate) worker: Worker,
     pub(crate) signals: SignalFd,
@@ -158,22 +159,17 @@ impl Control {
             .watchdog()
             .map_or(self.config.sweep, |time| time / 2);
         let longest = longest.min(self.config.sweep);
-        let time = until.map_or(longest, |until| until.saturating_sub(now()).min(longest));
-        // Rounded up: what is looked at too early is not due.
-        let milliseconds = time.as_micros().div_ceil(1000);
-        let timeout = PollTimeout::try_from(milliseconds).unwrap_or(PollTimeout::MAX);
+        let time = now();
+        let deaf = self.deaf.until(time);
+        let until = until.into_iter().chain(deaf).min();
+        let time = until.map_or(longest, |until| until.saturating_sub(time).min(longest));
         let fds = [
-            self.signals.as_fd(),
-            self.monitor.as_fd(),
-            self.source.events(),
-            self.worker.fd(),
+            Some(self.signals.as_fd()),
+            Some(self.monitor.as_fd()).filter(|_| deaf.is_none()),
+            Some(self.source.events()),
+            Some(self.worker.fd()),
         ];
-        let mut wanted = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN));
-        match poll(&mut wanted, timeout) {
-            Ok(_) => Ok(wanted.map(|fd| fd.any().unwrap_or(true))),
-            Err(Errno::EINTR) => Ok([false; 4]),
-            Err(error) => Err(Failure::new(ErrorKind::Kernel, format!("poll: {error}"))),
-        }
+        ready(fds, time).map_err(|e| Failure::new(ErrorKind::Kernel, format!("poll: {e}")))
     }
 
     /// Begins a sweep of what is wanted now.
@@ -285,14 +281,19 @@ impl Control {
         self.health.waits_for(what);
     }
 
-    fn hear(&mut self) {
+    /// Takes in what the network reports. Where that fails it goes on without for an interval, as the
+    /// next try may fail at once: the sweep that follows asks the kernel itself.
+    pub(super) fn hear(&mut self) {
         let time = now();
         let received = self.monitor.receive(BUDGET);
         let error = received.as_ref().err().map(ToString::to_string);
         self.log.tried("network", "reports of changes", error);
         match received {
             Ok(news) => news.tell(&mut self.machine, time),
-            Err(_) => self.machine.overrun(time),
+            Err(_) => {
+                self.deaf.failed(time, self.config.sweep);
+                self.machine.overrun(time);
+            }
         }
     }
 
@@ -300,8 +301,10 @@ impl Control {
         let dumped = self.monitor.dump();
         let error = dumped.as_ref().err().map(ToString::to_string);
         self.log.tried("network", "view of the network", error);
-        if dumped.is_err() {
-            self.machine.overrun(now());
+        match dumped {
+            // All that waited was taken.
+            Ok(()) => self.deaf.works(),
+            Err(_) => self.machine.overrun(now()),
         }
     }
 }

@@ -19,6 +19,7 @@ mod report;
 mod signals;
 mod state;
 mod told;
+mod waiting;
 mod worker;
 
 use std::collections::BTreeSet;
@@ -89,6 +90,7 @@ pub(crate) fn run(arguments: &RunArgs, flags: &Flags, output: &Output) -> Result
         config,
         source,
         monitor,
+        deaf: Default::default(),
         worker,
         signals,
         log,

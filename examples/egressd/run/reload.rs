@@ -48,6 +48,7 @@ impl Control {
         if let Some(monitor) = monitor {
             self.counting.network(&self.monitor);
             self.monitor = monitor;
+            self.deaf.works();
             self.counting.monitor_replaced();
         }
         self.machine.retime(timing(&config));

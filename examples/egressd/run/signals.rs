@@ -6,9 +6,9 @@ use std::time::Duration;
 use guideway::error::ErrorKind;
 use nix::errno::Errno;
 use nix::sys::signal::{SigSet, Signal};
-use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::signalfd::{siginfo, SfdFlags, SignalFd};
 
-use super::control::{Control, BUDGET};
+use super::control::Control;
 use super::worker::{now, Ended};
 use crate::tool::Failure;
 
@@ -27,6 +27,12 @@ pub(crate) fn signals() -> Result<SignalFd, Failure> {
     SignalFd::with_flags(&set, flags).map_err(failed)
 }
 
+/// Whether a signal tells the daemon to end.
+fn ends(signal: &siginfo) -> bool {
+    let number = i32::try_from(signal.ssi_signo).map(Signal::try_from);
+    matches!(number, Ok(Ok(Signal::SIGTERM | Signal::SIGINT)))
+}
+
 impl Control {
     /// Attends to signals; whether it is to end.
     pub(super) fn signalled(&mut self) -> Result<bool, Failure> {
@@ -34,13 +40,13 @@ impl Control {
             let signal = self.signals.read_signal();
             let signal =
                 signal.map_err(|e| Failure::new(ErrorKind::Kernel, format!("signals: {e}")))?;
-            match signal.map(|signal| signal.ssi_signo as i32) {
+            match signal {
                 None => return Ok(false),
-                Some(nix::libc::SIGHUP) => self.reload(),
-                Some(_) => {
+                Some(signal) if ends(&signal) => {
                     self.farewell();
                     return Ok(true);
                 }
+                Some(_) => self.reload(),
             }
         }
     }
@@ -55,10 +61,14 @@ impl Control {
         self.worker.stop();
         let end = now() + FAREWELL;
         while self.machine.is_sweeping() && now() < end {
-            match self.wait(Some(end)) {
-                // Told a second time.
-                Ok([true, ..]) if matches!(self.signals.read_signal(), Ok(Some(_))) => return,
-                Ok([_, _, _, true]) => loop {
+            let Ok([told, heard, listed, done]) = self.wait(Some(end)) else {
+                return;
+            };
+            if told && self.is_told_again() {
+                return;
+            }
+            if done {
+                loop {
                     match self.worker.done() {
                         Ok(Some(Ended::Sweep(done))) => drop(self.swept(*done)),
                         Ok(Some(Ended::Expire(table, result))) => self.tidied(table, result.err()),
@@ -66,13 +76,27 @@ impl Control {
                         // What it was at nobody ends any more, but the next start.
                         Err(gone) => return self.log.error("stopping", &gone.to_string()),
                     }
-                },
-                Ok(_) => {
-                    // What is heard meanwhile is for the next start; read, so that it does not spin.
-                    let _ = self.monitor.receive(BUDGET);
-                    let _ = self.source.acknowledge();
                 }
-                Err(_) => return,
+            }
+            // What is heard meanwhile is for the next start; read, so that it does not spin.
+            if heard {
+                self.hear();
+            }
+            if listed {
+                let _ = self.source.acknowledge();
+            }
+        }
+    }
+
+    /// Whether a signal that waits tells it to end. Of another configuration nothing would come now.
+    fn is_told_again(&self) -> bool {
+        loop {
+            match self.signals.read_signal() {
+                Ok(Some(signal)) if ends(&signal) => return true,
+                Ok(Some(_)) => {}
+                Ok(None) => return false,
+                // Nobody can tell it any more.
+                Err(_) => return true,
             }
         }
     }
