@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use guideway::egress::{Egress, To};
 use guideway::group::Class;
+use guideway::kernel::statedir::Section;
 use guideway::route::{Origin, TableId};
 use guideway::srv6::Argument;
 use guideway::tenant::Tenant;
@@ -198,5 +199,28 @@ fn a_class_is_retired_when_no_route_leads_to_it() {
         // It comes back with the specification.
         egressd(&["apply", &path]).exits(0);
         assert!(send("tap0", "2001:db8:aaaa::1", "2001:db8:ffff::1").is_some());
+    });
+}
+
+#[test]
+fn a_group_that_is_damaged_keeps_nobody_from_retiring_another_class() {
+    isolated("tool_egress::retire_damaged", || {
+        let (_files, _path) = applied("retire-damaged");
+        let groups = open().groups().expect("read");
+        let hashed = groups.iter().find(|group| group.class == Class::Nat66);
+        let lost = groups.iter().find(|group| group.class != Class::Nat66);
+        let (hashed, lost) = (hashed.expect("a group"), lost.expect("another one"));
+        let pin = format!("g{}", lost.group);
+        // Nobody can read it any more, and packets go on by it.
+        std::fs::remove_file(open().dir().pin(Section::Generations, &pin)).expect("a pin");
+        let class = lost.class.to_string();
+        egressd_json(&["retire", &class]).fails(4, "incompatible");
+        let retired = egressd_json(&["retire", "nat66", "--block"])
+            .exits(0)
+            .document();
+        assert_eq!(retired["groups"][0]["group"], hashed.group.get());
+        assert_eq!(send("tap0", "2001:db8:aaaa::1", "2001:db8:ffff::1"), None);
+        let there = send("tap0", "2001:db8:aaaa::1", "64:ff9b::1");
+        assert_eq!(there, Some(0x12));
     });
 }

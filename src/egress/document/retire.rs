@@ -162,16 +162,23 @@ pub fn retire(
     patience: Duration,
 ) -> Result<RetireDocument, Error> {
     let mut writer = Loader::new(dir).patience(patience).open()?;
-    let groups = writer.groups()?.into_iter();
+    let mut all = writer.groups_as_they_are()?;
+    let groups = all.known.iter();
     let groups = groups.filter(|group| group.class == class && group.forwards());
     let groups: Vec<_> = groups.map(|group| (group.group, group.state)).collect();
+    // One that is damaged is in the way of its own class only, or of the one that it may have.
+    let lost = all.lost().filter(|_| groups.is_empty());
+    let mut ids = groups.iter().map(|(group, _)| *group).chain(lost);
+    if let Some(error) = ids.find_map(|group| all.damaged.remove(&group)) {
+        return Err(error.into());
+    }
     if groups.is_empty() {
         return Err(RetireRefused::NoGroup { class }.into());
     }
     let ids: Vec<GroupId> = groups.iter().map(|(group, _)| *group).collect();
     let mut routes = named(&writer, &ids)?;
     if block {
-        routes.retain(|route| route.origin != Origin::default());
+        routes.retain(|route| route.origin.is_foreign());
     }
     if !routes.is_empty() {
         return Err(RetireRefused::Named { class, routes }.into());
@@ -229,7 +236,7 @@ fn retire_group(
     let mut blocked = 0;
     if block {
         let moved = guard.move_routes(|_, route| match route.group() {
-            Some((named, _)) if named == group && route.origin == Origin::default() => {
+            Some((named, _)) if named == group && !route.origin.is_foreign() => {
                 Move::To(To::Block(Block::Drop))
             }
             _ => Move::Keep,
