@@ -199,6 +199,7 @@ fn readers_meet_one_whole_instance() {
         let _scene = scene(small(), loopback());
         let stop = std::sync::atomic::AtomicBool::new(false);
         let opened = std::thread::scope(|scope| {
+            let stops = Stops(&stop);
             let reader = scope.spawn(|| {
                 let mut opened = 0;
                 while !stop.load(std::sync::atomic::Ordering::Relaxed) {
@@ -219,7 +220,7 @@ fn readers_meet_one_whole_instance() {
             for limits in [large(), small(), large()] {
                 Loader::new(&dir()).limits(limits).migrate().expect("done");
             }
-            stop.store(true, std::sync::atomic::Ordering::Relaxed);
+            drop(stops);
             reader.join().expect("it reads")
         });
         assert!(opened > 0);

@@ -17,7 +17,7 @@ use nix::sys::socket::{
 };
 use nix::sys::time::TimeVal;
 
-use crate::netns::{ifindex, ip, isolated, packet_address, veth};
+use crate::netns::{ifindex, ip, isolated, packet_address, veth, within};
 use crate::scene::*;
 use crate::support::*;
 
@@ -86,7 +86,8 @@ fn no_packet_is_lost_or_misplaced_and_pins_are_kept() {
             frames("gw-shards"),
         );
         std::thread::scope(|scope| {
-            scope.spawn(|| {
+            let _stops = Stops(&stop);
+            let sender = scope.spawn(|| {
                 let (mut number, mut fresh) = (0_u32, ADDRESSES);
                 while number < PACKETS || !stop.load(Ordering::Relaxed) {
                     let mut on_their_way = BTreeMap::new();
@@ -122,11 +123,10 @@ fn no_packet_is_lost_or_misplaced_and_pins_are_kept() {
                 assert_eq!(migrated.copied.refused_pins, 0);
                 // Packets meet each of the programs, also where migrations are quick.
                 let before = sent.load(Ordering::Relaxed);
-                while sent.load(Ordering::Relaxed) < before + 8 * BURST {
-                    std::thread::sleep(Duration::from_millis(1));
-                }
+                let enough = || sent.load(Ordering::Relaxed) >= before + 8 * BURST;
+                within(Duration::from_secs(60), || sender.is_finished() || enough());
+                assert!(enough(), "nobody sends any more");
             }
-            stop.store(true, Ordering::Relaxed);
         });
         let sent = u64::from(sent.into_inner());
         assert!(sent >= PACKETS.into());
