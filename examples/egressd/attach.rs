@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! `attach`: one tenant's interface, beside the loop that keeps its routes from then on.
 
+use std::time::Duration;
+
 use guideway::control::kernel::LiveRoutes;
 use guideway::control::netlink::Resolver;
 use guideway::control::{install, Install, Installed};
@@ -59,12 +61,45 @@ pub(crate) fn run(arguments: &TenantArgs, flags: &Flags, output: &Output) -> Res
     let guard = guard.map_err(|error| but(error.kind(), &error))?;
     let added = guard.add_interface(ifindex, &tenant);
     added.map_err(|error| but(error.kind(), &error))?;
-    let document = document(arguments, &attached, &installed);
+    drop(guard);
+    let replaced = forget_gone(&dir, &egress, &tenant, arguments.wait())
+        .map_err(|failure| failure.although(format!("{name} is attached and its tenant served")))?;
+    let document = document(arguments, &attached, &installed, &replaced);
     match output.is_json() {
         true => output.print(&json(&document))?,
-        false => output.print(&text(arguments, &installed))?,
+        false => output.print(&text(arguments, &installed, &replaced))?,
     };
     Ok(Done::Well)
+}
+
+/// Forgets interfaces of a tenant that are gone, in whose place it has another one now.
+fn forget_gone(
+    dir: &StateDir,
+    egress: &Egress,
+    tenant: &Tenant,
+    patience: Duration,
+) -> Result<Vec<u32>, Failure> {
+    let there = netdev::all().map_err(|error| Failure::new(error.kind(), error))?;
+    let rows = egress.tenants()?.into_iter();
+    let rows = rows.filter(|(_, row)| row.table == tenant.table);
+    let gone: Vec<_> = rows
+        .map(|(ifindex, _)| ifindex)
+        .filter(|ifindex| there.iter().all(|interface| interface.index != *ifindex))
+        .collect();
+    if gone.is_empty() {
+        return Ok(gone);
+    }
+    let mut writer = Loader::new(dir).patience(patience).open()?;
+    for &ifindex in &gone {
+        let guard = egress.write_routes(patience);
+        let guard = guard.map_err(|error| Failure::new(error.kind(), error))?;
+        let removed = guard.remove_interface(ifindex);
+        removed.map_err(|error| Failure::new(error.kind(), error))?;
+        drop(guard);
+        let detached = writer.detach(ifindex);
+        detached.map_err(|error| Failure::new(error.kind(), error))?;
+    }
+    Ok(gone)
 }
 
 fn tenant(arguments: &TenantArgs) -> Tenant {
@@ -93,7 +128,12 @@ fn ordered(config: &Config) -> Result<Option<(BaseSid, NextHop)>, Failure> {
     Ok(reached)
 }
 
-fn document(arguments: &TenantArgs, attached: &Attached, installed: &Installed) -> Value {
+fn document(
+    arguments: &TenantArgs,
+    attached: &Attached,
+    installed: &Installed,
+    replaced: &[u32],
+) -> Value {
     let way = match attached {
         Attached::Tcx { link_id } => json!({"way": "tcx", "link_id": link_id}),
         Attached::Clsact { filter } => json!({
@@ -108,15 +148,21 @@ fn document(arguments: &TenantArgs, attached: &Attached, installed: &Installed) 
         "interface": arguments.interface,
         "table": arguments.table,
         "attachment": way,
+        "replaced": replaced,
         "routes": classes.collect::<serde_json::Map<String, Value>>(),
     })
 }
 
-fn text(arguments: &TenantArgs, installed: &Installed) -> String {
+fn text(arguments: &TenantArgs, installed: &Installed, replaced: &[u32]) -> String {
     let TenantArgs {
         interface, table, ..
     } = arguments;
     let mut text = format!("attached to {interface}, for tenant {table}\n");
+    for ifindex in replaced {
+        text.push_str(&format!(
+            "  in the place of the one with index {ifindex}, which is gone\n"
+        ));
+    }
     for (class, placed) in &installed.classes {
         text.push_str(&format!("  {class}: {placed}\n"));
     }

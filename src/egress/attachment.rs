@@ -5,6 +5,7 @@
 //! filter has no handle of its own, so a record beside the links says which one it is and which
 //! program it runs: what is not that is somebody else's.
 
+use std::collections::BTreeSet;
 use std::num::{NonZeroU16, NonZeroU32};
 use std::path::PathBuf;
 
@@ -16,7 +17,7 @@ use crate::error::{ErrorKind, NOT_OURS};
 use crate::kernel::exchange::Programs;
 use crate::kernel::program::Program;
 use crate::kernel::record::{self, RecordError};
-use crate::kernel::statedir::Section;
+use crate::kernel::statedir::{Section, StateDir};
 use crate::kernel::tc::{self, AttachError, Attachment, ClsactFilter, FilterId, TcxLink};
 use crate::kernel::SysError;
 
@@ -227,6 +228,23 @@ impl Holder {
 
 fn pin(ifindex: u32, kind: &str) -> String {
     format!("{ifindex}-{kind}")
+}
+
+/// Indices of the interfaces that the instance of a directory has been attached to and not detached
+/// from, whether they are still there or not. Takes no lock, and opens nothing.
+///
+/// # Errors
+/// The state directory cannot be read.
+pub fn interfaces_of(dir: &StateDir) -> Result<BTreeSet<u32>, SysError> {
+    let names = dir.pins(Section::Links)?.into_iter();
+    let of = |name: String| {
+        let (ifindex, kind) = name.split_once('-')?;
+        ifindex
+            .parse()
+            .ok()
+            .filter(|_| [LINK, FILTER].contains(&kind))
+    };
+    Ok(names.filter_map(of).collect())
 }
 
 impl Egress {

@@ -50,7 +50,7 @@ mod warning;
 
 pub use crate::kernel::build::Build;
 pub use crate::kernel::exchange::{Aborted, ProgramChange, Seen, SeenHow, Step as UpgradeStep};
-pub use attachment::{Attached, AttachmentError, AttachmentView};
+pub use attachment::{interfaces_of, Attached, AttachmentError, AttachmentView};
 pub use census::{ForeignRoute, RouteCensus};
 pub use counters::Stats;
 pub use error::{GroupError, GuardError, InstanceError, PublishError};

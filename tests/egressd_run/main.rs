@@ -5,6 +5,7 @@ mod changes;
 mod daemon;
 mod ends;
 mod foreseen;
+mod interfaces;
 mod refused;
 mod scrape;
 mod shown;

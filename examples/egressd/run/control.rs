@@ -12,8 +12,10 @@ use guideway::control::netlink::Monitor;
 use guideway::control::source::Source;
 use guideway::control::sweep::asked;
 use guideway::control::{Desired, Mode};
+use guideway::egress::interfaces_of;
 use guideway::egress::pins::Table;
 use guideway::error::ErrorKind;
+use guideway::kernel::statedir::StateDir;
 use guideway::srv6::BaseSid;
 use nix::sys::signalfd::SignalFd;
 
@@ -40,6 +42,7 @@ pub(crate) struct Control {
     pub(crate) deaf: Rest,
     pub(crate) machine: Machine,
     pub(crate) worker: Worker,
+    pub(crate) dir: StateDir,
     pub(crate) signals: SignalFd,
     pub(crate) log: Log,
     pub(crate) notify: Notify,
@@ -289,12 +292,25 @@ impl Control {
         let error = received.as_ref().err().map(ToString::to_string);
         self.log.tried("network", "reports of changes", error);
         match received {
-            Ok(news) => news.tell(&mut self.machine, time),
+            Ok(news) => {
+                news.tell(&mut self.machine, time);
+                if self.is_a_tenants(&news.gone) {
+                    self.machine.kick(Trigger::Link, time);
+                }
+            }
             Err(_) => {
                 self.deaf.failed(time, self.config.sweep);
                 self.machine.overrun(time);
             }
         }
+    }
+
+    /// Whether one of these interfaces is a tenant's: the next sweep says so.
+    fn is_a_tenants(&self, gone: &[u32]) -> bool {
+        // What cannot be read fails the next sweep, which is not long in coming.
+        !gone.is_empty()
+            && interfaces_of(&self.dir)
+                .is_ok_and(|tenants| gone.iter().any(|index| tenants.contains(index)))
     }
 
     fn dump(&mut self) {

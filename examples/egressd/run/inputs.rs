@@ -4,7 +4,6 @@
 use guideway::control::files::FileSource;
 use guideway::control::netlink::Monitor;
 use guideway::control::source::Source;
-use guideway::error::ErrorKind;
 
 use super::config::{Config, SourceChoice};
 use super::log::Log;
@@ -33,6 +32,7 @@ fn kube(namespace: &str) -> Result<Box<dyn Source>, Failure> {
 
 #[cfg(not(feature = "kube"))]
 fn kube(namespace: &str) -> Result<Box<dyn Source>, Failure> {
+    use guideway::error::ErrorKind;
     let message = format!(
         "shards of the namespace {namespace} cannot be read: this build has no feature \"kube\""
     );

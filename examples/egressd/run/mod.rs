@@ -92,6 +92,7 @@ pub(crate) fn run(arguments: &RunArgs, flags: &Flags, output: &Output) -> Result
         monitor,
         deaf: Default::default(),
         worker,
+        dir: opened.dir.clone(),
         signals,
         log,
         notify,

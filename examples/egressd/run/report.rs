@@ -90,6 +90,17 @@ fn problems(done: &Done, source: Option<String>) -> Vec<String> {
             )
         }));
     }
+    match &done.astray {
+        Ok(astray) => wrong.extend(astray.iter().map(|index| {
+            format!(
+                "the interface of a tenant with index {index} is gone or runs another program: \
+                 egressd status tells which, egressd attach or apply gives the tenant another"
+            )
+        })),
+        Err(error) => wrong.push(format!(
+            "interfaces of tenants cannot be looked at: {error}"
+        )),
+    }
     if let Some(error) = &done.untold {
         wrong.push(format!("status cannot be told what was done: {error}"));
     }

@@ -71,6 +71,8 @@ pub(crate) struct Done {
     pub(crate) hold: Option<Duration>,
     /// Why others cannot see what was done.
     pub(crate) untold: Option<String>,
+    /// Interfaces of tenants whose packets do not meet the program; an error if they cannot be told.
+    pub(crate) astray: Result<Vec<u32>, String>,
 }
 
 /// The thread has died. What the kernel has goes on forwarding; a new start goes on from there.
@@ -163,6 +165,13 @@ impl Worker {
     }
 }
 
+/// Interfaces that the program was attached to and that are gone, or run another one.
+fn unattached(writer: &Writer) -> Result<Vec<u32>, String> {
+    let attachments = writer.attachments().map_err(|error| error.to_string())?;
+    let astray = attachments.iter().filter(|one| one.program_id.is_none());
+    Ok(astray.map(|one| one.ifindex).collect())
+}
+
 /// What the thread keeps from sweep to sweep.
 struct State {
     dir: StateDir,
@@ -179,6 +188,7 @@ impl State {
         let start = now();
         let mut resolution = None;
         let mut untold = None;
+        let mut astray = Ok(Vec::new());
         let path = self.dir.path().display().to_string();
         // Held for this sweep alone: who attaches tenants takes turns.
         let opened = Loader::new(&self.dir).open();
@@ -188,6 +198,7 @@ impl State {
             let result = self.round(&mut writer, &order, start, &mut resolution);
             let told = self.tell(&mut writer, &order, start, &result);
             untold = told.err().map(|error| error.to_string());
+            astray = unattached(&writer);
             result
         });
         let resolver = self.resolver.as_ref().map(|(_, resolver)| resolver);
@@ -201,6 +212,7 @@ impl State {
                 .told(resolver.map(Resolver::failures).unwrap_or_default()),
             hold: resolver.and_then(Resolver::hold_until),
             untold,
+            astray,
             configuration: order.configuration,
             desired: order.desired,
         }

@@ -9,7 +9,7 @@ use nix::libc;
 use super::view::{State, View};
 use crate::control::machine::{Machine, Trigger};
 use crate::id::InterfaceName;
-use crate::kernel::routing::{self, Loss, Received, Subscription};
+use crate::kernel::routing::{self, Loss, Notice, Received, Subscription};
 use crate::kernel::{netdev, SysError};
 use crate::srv6::BaseSid;
 
@@ -38,6 +38,8 @@ pub struct Monitor {
 pub struct News {
     /// One for each change that does, the oldest first.
     pub triggers: Vec<Trigger>,
+    /// Indices of interfaces that are gone, whatever they were.
+    pub gone: Vec<u32>,
     /// Changes were lost: a sweep and a [`dump`](Monitor::dump) are needed.
     pub lost: bool,
     /// There may be more to receive.
@@ -142,8 +144,13 @@ impl Monitor {
             ..News::default()
         };
         for _ in 0..budget {
-            let (view, triggers) = (&mut self.view, &mut news.triggers);
-            let each = |notice| triggers.extend(view.apply(&notice));
+            let view = &mut self.view;
+            let each = |notice| {
+                if let Notice::LinkGone(index) = &notice {
+                    news.gone.push(*index);
+                }
+                news.triggers.extend(view.apply(&notice));
+            };
             match self.subscription.receive(each)? {
                 Received::Notices => {}
                 Received::Nothing => {

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Interfaces of tenants go and come again.
+
+use std::collections::BTreeSet;
+
+use crate::daemon::*;
+use crate::netns::{ifindex, ip, veth};
+use crate::tool::Ran;
+
+/// The next sweep would come in ten minutes.
+const SELDOM: &str = "--sweep=10min";
+
+#[test]
+fn an_interface_that_is_made_again_is_missed_until_its_tenant_has_the_new_one() {
+    on_node("made_again", |node| {
+        node.manifest("a.json", shard(0x10));
+        let daemon = node.ready(&[SELDOM]);
+        // The daemon has swept for the last time before there is anything to miss.
+        node.attach();
+        let before = ifindex("tap0");
+        ip(&["link", "del", "tap0"]);
+        let words = format!("index {before} is gone");
+        daemon.tells("problem", &words);
+        let found = Ran::with("egressd", &["-o", "json", "status"]).exits(5);
+        assert!(found.stdout.contains("no-interface"), "{}", found.stdout);
+
+        // One of the same name is another interface, with another address.
+        veth("tap0", "vm0");
+        assert_ne!(ifindex("tap0"), before);
+        node.attach();
+        assert_eq!(shards(&send_from(1..33)), BTreeSet::from([0x10]));
+        // Nobody misses the old one any more.
+        let found = Ran::with("egressd", &["-o", "json", "status"]);
+        assert!(!found.stdout.contains("no-interface"), "{}", found.stdout);
+        Node::unroute(0x10);
+        daemon.tells("problem-over", &words);
+        daemon.stop();
+    });
+}
