@@ -117,7 +117,7 @@ impl FindingCode {
             | Self::AttachedForNobody
             | Self::AbandonedTenant => Some("apply the specification again"),
             Self::NoInterface => {
-                Some("apply a specification that names interfaces which are there")
+                Some("attach the interface that took its place, or apply a specification that names interfaces which are there")
             }
             Self::StaleSweep => Some("see whether egressd run goes on, and what it says"),
             Self::InterruptedMigration => Some("migrate, apply or run ends it"),
