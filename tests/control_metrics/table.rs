@@ -281,8 +281,8 @@ fn the_build_is_told() {
     let manifest = include_str!("../../Cargo.toml");
     assert!(manifest.contains(&format!("\nversion = \"{}\"\n", of("version"))));
     let [major, minor] = [
-        guideway::abi::Abi::GW_ABI_MAJOR.0,
-        guideway::abi::Abi::GW_ABI_MINOR.0,
+        guideway::abi::Abi::GW_ABI_EGRESS_MAJOR.0,
+        guideway::abi::Abi::GW_ABI_EGRESS_MINOR.0,
     ];
     assert_eq!(of("abi"), format!("{major}.{minor}"));
     assert!(of("clang").contains("clang"), "{}", of("clang"));
