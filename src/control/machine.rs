@@ -24,6 +24,8 @@
 //! let mut machine = Machine::new(Timing::default(), ms(0));
 //! assert_eq!(machine.poll(ms(0)), Action::Sweep(Trigger::Timer), "the first one");
 //! machine.swept(None);
+//! assert_eq!(machine.poll(ms(0)), Action::Tidy);
+//! machine.tidied(false, ms(0));
 //! machine.kick(Trigger::Route, ms(1_000));
 //! machine.kick(Trigger::Neighbour, ms(1_200));
 //! assert_eq!(machine.poll(ms(1_200)), Action::Wait(Some(ms(1_250))));
