@@ -12,10 +12,11 @@ use std::time::{Duration, Instant};
 
 use nix::libc;
 
-use super::error::PublishError;
+use super::error::{InstanceError, PublishError};
 use super::instance::{QuicLb, Writer};
 use super::live::{cells_pin, record_pin, CELLS, RECORD};
 use crate::abi;
+use crate::id::InstanceId;
 use crate::kernel::exchange::Aborted;
 use crate::kernel::publish::Generation;
 use crate::kernel::statedir::{Section, META_MAP};
@@ -167,7 +168,7 @@ impl Writer {
         mut observer: impl FnMut(Step) -> Result<(), Aborted>,
     ) -> Result<Publication, PublishError> {
         let started = Instant::now();
-        let live = self.current(plan)?;
+        let live = base_of(plan, self.instance_id(), || self.live_record())?;
         let previous = live.as_ref().map(Live::number);
         let mut steps = Steps {
             observer: &mut observer,
@@ -195,30 +196,6 @@ impl Writer {
             duration: started.elapsed(),
             untidy,
         })
-    }
-
-    /// The live generation, if `plan` was made for it.
-    fn current(&self, plan: &Plan) -> Result<Option<Live>, PublishError> {
-        let document = plan.document();
-        let instance = self.instance_id().to_string();
-        if document.instance_id != instance {
-            return Err(PublishError::OtherInstance {
-                plan: document.instance_id.clone(),
-                instance,
-            });
-        }
-        if plan.is_offline() {
-            return Err(PublishError::Offline);
-        }
-        let live = self.live_record()?;
-        let base = document.base.as_ref().map(|base| base.generation);
-        if base != live.as_ref().map(Live::number) {
-            return Err(PublishError::Stale {
-                base,
-                live: live.as_ref().map(Live::number),
-            });
-        }
-        Ok(live)
     }
 
     /// Everything up to and with the swap. Gives the record of the generation that is live then.
@@ -404,6 +381,34 @@ impl Writer {
         let slots: Vec<_> = record.contexts.iter().map(|context| context.slot).collect();
         steps.run(Step::RemoveContexts, || self.keep_contexts(&slots))
     }
+}
+
+/// The live generation of an instance, if `plan` was made for it.
+pub(super) fn base_of(
+    plan: &Plan,
+    instance: InstanceId,
+    live: impl FnOnce() -> Result<Option<Live>, InstanceError>,
+) -> Result<Option<Live>, PublishError> {
+    let document = plan.document();
+    let instance = instance.to_string();
+    if document.instance_id != instance {
+        return Err(PublishError::OtherInstance {
+            plan: document.instance_id.clone(),
+            instance,
+        });
+    }
+    if plan.is_offline() {
+        return Err(PublishError::Offline);
+    }
+    let live = live()?;
+    let base = document.base.as_ref().map(|base| base.generation);
+    if base != live.as_ref().map(Live::number) {
+        return Err(PublishError::Stale {
+            base,
+            live: live.as_ref().map(Live::number),
+        });
+    }
+    Ok(live)
 }
 
 /// Raises the marks of the numbers that were given out, so that a generation can have the one that

@@ -20,7 +20,7 @@ use crate::kernel::{clock, record, SysError};
 use crate::plan::{Elements, Live, Plan, PlanResult, Record};
 use crate::quiclb::error::PublishError;
 use crate::quiclb::live::{parse_pin, record_pin, RECORD};
-use crate::quiclb::publish::{fold_counters, raise_marks, Publication, Step, Steps, KEEP};
+use crate::quiclb::publish::{base_of, fold_counters, raise_marks, Publication, Step, Steps, KEEP};
 
 impl HardwareWriter {
     /// Makes the plan's generation the live one. Packets see the old generation or the new one,
@@ -47,7 +47,7 @@ impl HardwareWriter {
         mut observer: impl FnMut(Step) -> Result<(), Aborted>,
     ) -> Result<Publication, PublishError> {
         let started = Instant::now();
-        let live = self.current(plan)?;
+        let live = base_of(plan, self.instance_id(), || self.live_record())?;
         let previous = live.as_ref().map(Live::number);
         let mut steps = Steps {
             observer: &mut observer,
@@ -69,30 +69,6 @@ impl HardwareWriter {
             duration: started.elapsed(),
             untidy,
         })
-    }
-
-    /// The live generation, if `plan` was made for it.
-    fn current(&self, plan: &Plan) -> Result<Option<Live>, PublishError> {
-        let document = plan.document();
-        let instance = self.instance_id().to_string();
-        if document.instance_id != instance {
-            return Err(PublishError::OtherInstance {
-                plan: document.instance_id.clone(),
-                instance,
-            });
-        }
-        if plan.is_offline() {
-            return Err(PublishError::Offline);
-        }
-        let live = self.live_record()?;
-        let base = document.base.as_ref().map(|base| base.generation);
-        if base != live.as_ref().map(Live::number) {
-            return Err(PublishError::Stale {
-                base,
-                live: live.as_ref().map(Live::number),
-            });
-        }
-        Ok(live)
     }
 
     /// Everything up to and with the word that packets follow.
