@@ -49,7 +49,9 @@ mod upgrade;
 mod warning;
 
 pub use crate::kernel::build::Build;
-pub use crate::kernel::exchange::{Aborted, ProgramChange, Seen, SeenHow, Step as UpgradeStep};
+pub use crate::kernel::exchange::{
+    Aborted, ProgramChange, Seen, SeenHow, Step as UpgradeStep, UpgradeKind,
+};
 pub use attachment::{interfaces_of, Attached, AttachmentError, AttachmentView};
 pub use census::{ForeignRoute, RouteCensus};
 pub use counters::Stats;
@@ -72,5 +74,5 @@ pub use routes::{RouteWriteGuard, VerifyError};
 pub use rows::RouteRow;
 pub use tenants::{RemovedTenant, TenantError};
 pub use ticket::{GroupTicket, TicketError, To};
-pub use upgrade::{HookUpgraded, UpgradeError, UpgradeKind, UpgradeSchema, Upgraded};
+pub use upgrade::{HookUpgraded, UpgradeError, UpgradeSchema, Upgraded};
 pub use warning::{warnings, InterfaceWarning};

@@ -29,7 +29,7 @@ use super::SysError;
 use crate::error::ErrorKind;
 
 pub use pins::{ProgramPins, Programs, Role};
-pub use report::{ProgramChange, Seen, SeenHow};
+pub use report::{ProgramChange, Seen, SeenHow, UpgradeKind};
 
 /// How long an exchange waits for a packet unless the caller says otherwise.
 pub const PATIENCE: Duration = Duration::from_millis(250);

@@ -89,12 +89,14 @@ pub use status::{
     ListedInstance, Owner, Profile, ProgramStatus, RedirectErrorSource, RedirectErrors,
     RootArrayPlace, ServiceStatus, Status, StatusSchema, Sweep, TableStatus,
 };
-pub use upgrade::{UpgradeError, UpgradeKind, UpgradeSchema, Upgraded};
+pub use upgrade::{UpgradeError, UpgradeSchema, Upgraded};
 pub use watch::{BackendRates, ServiceRates, WatchLine, WatchSchema};
 
 pub use crate::kernel::attach::{AttachError, Mode};
 pub use crate::kernel::build::Build;
-pub use crate::kernel::exchange::{Aborted, ProgramChange, Seen, SeenHow, Step as UpgradeStep};
+pub use crate::kernel::exchange::{
+    Aborted, ProgramChange, Seen, SeenHow, Step as UpgradeStep, UpgradeKind,
+};
 pub use crate::kernel::statedir::{StateDir, StateRoot};
 pub use crate::plan::{plan, Options, Plan, World};
 pub use crate::service::Spec;

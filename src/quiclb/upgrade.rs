@@ -18,7 +18,7 @@ use crate::kernel::barrier::wait_for_packets;
 use crate::kernel::build::Build;
 use crate::kernel::exchange::{
     self, ask, run, Aborted, Fault, Hooks, Observer, Outcome, Pins, ProgramChange, ProgramPins,
-    Programs, Role, Seen, Settled, Step, Stopped,
+    Programs, Role, Seen, Settled, Step, Stopped, UpgradeKind,
 };
 use crate::kernel::program::Program;
 use crate::kernel::statedir::{AbiVersion, Section};
@@ -58,17 +58,6 @@ pub enum UpgradeSchema {
     /// The first form.
     #[serde(rename = "guideway.quiclb.upgrade/v1")]
     V1,
-}
-
-/// What was asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "lowercase")]
-pub enum UpgradeKind {
-    /// This build's program.
-    Upgrade,
-    /// The program before.
-    Rollback,
 }
 
 /// Why the program that runs is the one that ran before.

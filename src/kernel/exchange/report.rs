@@ -7,6 +7,17 @@ use super::Verification;
 use crate::kernel::build::Build;
 use crate::kernel::program::Program;
 
+/// What was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum UpgradeKind {
+    /// This build's program.
+    Upgrade,
+    /// The program before.
+    Rollback,
+}
+
 /// Which program was exchanged for which; twice the same where nothing was.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
