@@ -16,7 +16,7 @@ use guideway::kernel::tc::{Options, TcxLink, Way};
 use guideway::kernel::typed::PerCpuArray;
 use guideway::maglev::TableSize;
 
-use crate::netns::{ifindex, veth, within};
+use crate::netns::{ifindex, veth, within, without_ipv6};
 use crate::support::*;
 
 /// Ends threads of a scope that go on until told to, also where the test fails: who leaves a scope
@@ -63,7 +63,7 @@ pub(crate) struct Scene {
 /// An instance with these limits, a tenant with two interfaces, one of each way to attach, two groups,
 /// and pins of addresses whose shards are others than those of the table.
 pub(crate) fn scene(limits: Limits, uplink: u32) -> Scene {
-    quiet();
+    without_ipv6();
     let (one, _) = veth("gw-in0", "gw-tenant0");
     let (other, _) = veth("gw-in1", "gw-tenant1");
     let mut writer = Loader::new(&dir()).limits(limits).load().expect("made");
@@ -86,14 +86,6 @@ pub(crate) fn scene(limits: Limits, uplink: u32) -> Scene {
     publish_to(&mut writer, Class::Nat66, &[0x10, 0x11, 0x12], uplink);
     Scene {
         interfaces: [one, other],
-    }
-}
-
-/// The kernel sends nothing of its own through interfaces that are made from now on.
-pub(crate) fn quiet() {
-    for which in ["all", "default"] {
-        let setting = format!("/proc/sys/net/ipv6/conf/{which}/disable_ipv6");
-        std::fs::write(setting, "1").expect("a setting");
     }
 }
 

@@ -17,7 +17,7 @@ use nix::sys::socket::{
 };
 use nix::sys::time::TimeVal;
 
-use crate::netns::{ifindex, ip, isolated, packet_address, veth, within};
+use crate::netns::{ifindex, ip, isolated, packet_address, veth, within, without_ipv6};
 use crate::scene::*;
 use crate::support::*;
 
@@ -67,7 +67,7 @@ fn packet(number: u32, source: u32) -> Vec<u8> {
 #[test]
 fn no_packet_is_lost_or_misplaced_and_pins_are_kept() {
     isolated("egress_migrate::traffic", || {
-        quiet();
+        without_ipv6();
         let (uplink, _) = veth("gw-uplink", "gw-shards");
         ip(&["link", "set", "gw-shards", "promisc", "on"]);
         let narrow = small().with_pins(8192).expect("in range");
