@@ -12,8 +12,9 @@ use std::process::{exit, Command, Stdio};
 
 use libbpf_cargo::SkeletonBuilder;
 
-const PROGRAMS: [&str; 8] = [
+const PROGRAMS: [&str; 9] = [
     "abi",
+    "adjust",
     "bind",
     "egress",
     "occupancy",

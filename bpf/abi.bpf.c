@@ -62,6 +62,8 @@ const volatile struct {
 	struct gw_flow_pin_key flow_pin_key[0];
 	struct gw_pin pin[0];
 	struct gw_pin_use pin_use[0];
+	struct gw_more_shard more_shard[0];
+	struct gw_more_pins more_pins[0];
 	struct gw_pin_counts pin_counts[0];
 	struct gw_pin_pass pin_pass[0];
 	struct gw_pin_one pin_one[0];
@@ -81,6 +83,7 @@ const volatile struct {
 	enum gw_table_word table_word[0];
 	enum gw_pin_state pin_state[0];
 	enum gw_pin_bind pin_bind[0];
+	enum gw_adjust_result adjust_result[0];
 	enum gw_pin_scope pin_scope[0];
 	enum gw_pin_removal pin_removal[0];
 	enum gw_pins_result pins_result[0];

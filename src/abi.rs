@@ -26,8 +26,8 @@ use generated::types;
 
 pub(crate) use types::__sk_buff as SkBuff;
 pub use types::{
-    gw_abi as Abi, gw_admission as Admission, gw_backend as Backend,
-    gw_backend_flag as BackendFlag, gw_backend_state as BackendState,
+    gw_abi as Abi, gw_adjust_result as AdjustResult, gw_admission as Admission,
+    gw_backend as Backend, gw_backend_flag as BackendFlag, gw_backend_state as BackendState,
     gw_backend_stats as BackendStats, gw_bind_operation as BindOperation,
     gw_bind_request as BindRequest, gw_bind_result as BindResult, gw_binding as Binding,
     gw_binding_state as BindingState, gw_block_action as BlockAction, gw_bound as Bound,
@@ -41,11 +41,11 @@ pub use types::{
     gw_generation as Generation, gw_group_flag as GroupFlag, gw_group_header as GroupHeader,
     gw_group_layout as GroupLayout, gw_index as Index, gw_key_request as KeyRequest,
     gw_level as Level, gw_limit as Limit, gw_member as Member, gw_member_flag as MemberFlag,
-    gw_meta as Meta, gw_next_hop as NextHop, gw_occupancy as Occupancy,
-    gw_offload_active as OffloadActive, gw_offload_binding as OffloadBinding,
-    gw_offload_config as OffloadConfig, gw_offload_epoch as OffloadEpoch,
-    gw_offload_generation as OffloadGeneration, gw_offload_id as OffloadId,
-    gw_offload_id_key as OffloadIdKey, gw_offload_key as OffloadKey,
+    gw_meta as Meta, gw_more_pins as MorePins, gw_more_shard as MoreShard, gw_next_hop as NextHop,
+    gw_occupancy as Occupancy, gw_offload_active as OffloadActive,
+    gw_offload_binding as OffloadBinding, gw_offload_config as OffloadConfig,
+    gw_offload_epoch as OffloadEpoch, gw_offload_generation as OffloadGeneration,
+    gw_offload_id as OffloadId, gw_offload_id_key as OffloadIdKey, gw_offload_key as OffloadKey,
     gw_offload_limit as OffloadLimit, gw_offload_service as OffloadService,
     gw_offload_service_key as OffloadServiceKey, gw_pin as Pin, gw_pin_bind as PinBind,
     gw_pin_counts as PinCounts, gw_pin_fate as PinFate, gw_pin_key as PinKey,
@@ -173,6 +173,8 @@ pod! {
     }
     Pin { bind, last_seen_tick, tag }
     PinUse { pins, refused }
+    MoreShard { more, index, zero }
+    MorePins { more, table_id, zero }
     PinCounts {
         live, idle, stale, dead, unjudged, removed_idle, removed_stale, removed_tenant,
         removed_called, changed, torn, busy, uncounted,

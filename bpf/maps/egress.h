@@ -4,6 +4,7 @@
 #define GW_MAPS_EGRESS_H
 
 #include "pins.h"
+#include "shards.h"
 
 /* Set before the program is loaded. */
 const volatile __u32 gw_max_groups = GW_EGRESS_GROUPS;
@@ -67,13 +68,5 @@ struct {
 	__type(value, struct gw_scratch);
 	__uint(max_entries, 1);
 } gw_eg_scratch SEC(".maps");
-
-/* By group and slot: group * gw_max_members + slot. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__type(key, __u32);
-	__type(value, struct gw_shard_stats);
-	__uint(max_entries, GW_EGRESS_GROUPS * GW_EGRESS_MEMBERS);
-} gw_shardstat SEC(".maps");
 
 #endif

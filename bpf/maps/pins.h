@@ -3,8 +3,7 @@
 #ifndef GW_MAPS_PINS_H
 #define GW_MAPS_PINS_H
 
-#include "guideway/abi.h"
-#include <bpf/bpf_helpers.h>
+#include "pin_use.h"
 
 /* Set before a program is loaded; the inner template of gw_groups has the size that follows. */
 const volatile __u32 gw_max_members = GW_EGRESS_MEMBERS;
@@ -47,14 +46,6 @@ struct {
 	__type(value, struct gw_pin);
 	__uint(max_entries, GW_EGRESS_FLOW_PINS);
 } gw_flow_pins SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__type(key, __u32);
-	__type(value, struct gw_pin_use);
-	__uint(max_entries, GW_EGRESS_TENANTS);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-} gw_pin_use SEC(".maps");
 
 /* By enum gw_egress_counter. */
 struct {

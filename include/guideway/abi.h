@@ -4,6 +4,7 @@
 #define GW_ABI_H
 
 #include "vmlinux.h"
+#include "adjust.h"
 #include "affinity.h"
 #include "bind.h"
 #include "crypto.h"
@@ -73,6 +74,8 @@ GW_SIZE(gw_pin_key, 24);
 GW_SIZE(gw_flow_pin_key, 44);
 GW_SIZE(gw_pin, 16);
 GW_SIZE(gw_pin_use, 16);
+GW_SIZE(gw_more_shard, 24);
+GW_SIZE(gw_more_pins, 16);
 
 _Static_assert(sizeof(struct gw_generation) <= GW_CELL_BYTES, "a generation header is one cell");
 _Static_assert(sizeof(struct gw_service) <= GW_CELL_BYTES, "a service is one cell");

@@ -26,6 +26,8 @@ pub use super::load::LoadError;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Source {
+    /// `gw_add_shard` and `gw_add_pins`: add to counts of egress while packets do.
+    Adjust,
     /// `gw_bind`: binds connection IDs while packets use them.
     Bind,
     /// `gw_occupancy`: how many entries flow state has. Minimum kernel: 6.6.
@@ -42,6 +44,7 @@ pub enum Source {
 impl Source {
     fn name(self) -> &'static str {
         match self {
+            Self::Adjust => "gw_adjust",
             Self::Bind => "gw_bind",
             Self::Occupancy => "gw_occupancy",
             #[cfg(guideway_keys)]
@@ -83,6 +86,10 @@ pub struct Routine {
 macro_rules! with_builder {
     ($source:expr, $builder:ident => $do:expr) => {
         match $source {
+            Source::Adjust => {
+                let $builder = skeleton::adjust::AdjustSkelBuilder::default();
+                $do
+            }
             Source::Bind => {
                 let $builder = skeleton::bind::BindSkelBuilder::default();
                 $do

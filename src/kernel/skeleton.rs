@@ -21,6 +21,7 @@ macro_rules! skeletons {
 }
 
 skeletons! {
+    adjust
     bind
     egress
     #[cfg(guideway_keys)]

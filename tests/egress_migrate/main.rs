@@ -11,6 +11,7 @@ mod udp6;
 #[path = "../egress_instance/support.rs"]
 mod support;
 
+mod counts;
 mod limits;
 mod others;
 mod scene;

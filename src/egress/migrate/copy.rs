@@ -7,13 +7,14 @@ use std::path::PathBuf;
 
 use bytemuck::Pod;
 
+use super::adjust::Adjuster;
 use crate::abi;
 use crate::egress::instance::Maps;
 use crate::egress::pins::{self, Copied};
 use crate::egress::{Egress, InstanceError, Subject};
-use crate::kernel::map::{Map, Update};
+use crate::kernel::map::Map;
 use crate::kernel::snapshot::Snapshot;
-use crate::kernel::typed::{Hash, PerCpuArray};
+use crate::kernel::typed::Hash;
 use crate::kernel::SysError;
 
 /// Entries that are read and written at a time.
@@ -128,9 +129,8 @@ impl Copy<'_> {
         Ok(pins::copy(&self.from.pins()?, &self.to.pins()?)?)
     }
 
-    /// Packets and bytes of shards, moved: what was counted of one between the two looks at its
-    /// counters may be lost, which takes microseconds.
-    pub(super) fn counters(&self) -> Result<(), SysError> {
+    /// Packets and bytes of shards, moved: `adjuster` is that of the maps they come to.
+    pub(super) fn counters(&self, adjuster: &Adjuster) -> Result<(), SysError> {
         if !self.differs(|maps| maps.shards.map()) {
             return Ok(());
         }
@@ -139,16 +139,17 @@ impl Copy<'_> {
         let (old, new) = (members(self.from), members(self.to));
         let mut counted = Vec::new();
         from.for_each(|index, cpus| {
-            if cpus.iter().any(|cpu| cpu.packets | cpu.bytes != 0) {
-                counted.push((index, cpus.to_vec()));
+            let sum = cpus.iter().fold(abi::ShardStats::default(), plus);
+            if sum.packets | sum.bytes != 0 {
+                counted.push((index, sum));
             }
         })?;
-        for (index, cpus) in counted {
+        for (index, sum) in counted {
             let (group, slot) = (index / old, index % old);
             let there = group * new + slot;
             // A slot that was never used has nothing counted.
             if slot < new && there < to.map().shape().max_entries {
-                add(to, there, &cpus)?;
+                adjuster.add_shard(there, sum)?;
             }
             from.set(index, &abi::ShardStats::default())?;
         }
@@ -157,7 +158,7 @@ impl Copy<'_> {
 
     /// Makes the counts of tenants' pins what their numbers are, as far as packets let that be seen;
     /// the number of tenants of whom it cannot.
-    pub(super) fn recount(&self) -> Result<u64, InstanceError> {
+    pub(super) fn recount(&self, adjuster: &Adjuster) -> Result<u64, InstanceError> {
         let maps = &self.to.maps;
         let replaced = [
             self.differs(|maps| maps.pins.map()),
@@ -187,11 +188,7 @@ impl Copy<'_> {
                     uncertain += 1;
                     continue;
                 }
-                let right = abi::PinUse {
-                    pins: counted,
-                    ..after
-                };
-                maps.pin_use.update(&table, &right, Update::Replace)?;
+                adjuster.add_pins(table, counted.wrapping_sub(after.pins))?;
             }
             if uncertain == 0 {
                 break;
@@ -201,23 +198,11 @@ impl Copy<'_> {
     }
 }
 
-/// Adds to what is counted at `index`, for each CPU.
-fn add(
-    to: &PerCpuArray<abi::ShardStats>,
-    index: u32,
-    more: &[abi::ShardStats],
-) -> Result<(), SysError> {
-    let mut sums = to.get(index)?;
-    for (sum, more) in sums.iter_mut().zip(more) {
-        sum.packets = sum.packets.wrapping_add(more.packets);
-        sum.bytes = sum.bytes.wrapping_add(more.bytes);
+fn plus(sum: abi::ShardStats, more: &abi::ShardStats) -> abi::ShardStats {
+    abi::ShardStats {
+        packets: sum.packets.wrapping_add(more.packets),
+        bytes: sum.bytes.wrapping_add(more.bytes),
     }
-    // Whole words of eight bytes, as the kernel wants them.
-    to.map().update(
-        bytemuck::bytes_of(&index),
-        bytemuck::cast_slice(&sums),
-        Update::Any,
-    )
 }
 
 fn usage(map: &Hash<u32, abi::PinUse>) -> Result<BTreeMap<u32, abi::PinUse>, SysError> {

@@ -70,9 +70,7 @@ impl Loader {
     /// kept. Without [`limits`](Self::limits) the sizes stay, and state that an older version made gets
     /// this version. Nothing is done where nothing would change.
     ///
-    /// What is not exact: packets that are counted for a shard in the microseconds in which its counters
-    /// are moved may be missing from them, where the maximum of groups or of members is changed. The
-    /// program before cannot be gone back to; another migration to the old sizes can be made.
+    /// The program before cannot be gone back to; another migration to the old sizes can be made.
     ///
     /// Takes the right of the publisher, which must be free, the lock of the instance, and for some
     /// milliseconds the write barrier; for each of these two it waits as [`patience`](Self::patience) says. Loading takes a second or so; old and new maps

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Packets go over from one state to another, or back, and what an interrupted migration left is ended.
 
+use super::adjust::Adjuster;
 use super::copy::{CopiedRows, Copy};
 use super::error::MigrateError;
 use super::run::Observer;
@@ -31,12 +32,28 @@ pub(super) struct Takeover<'a> {
     old: &'a Egress,
     new: &'a Egress,
     holders: Vec<(u32, Holder)>,
+    /// Loaded before packets meet anything else: what fails has changed nothing then.
+    adjusters: Adjusters,
+}
+
+struct Adjusters {
+    old: Adjuster,
+    new: Adjuster,
 }
 
 impl<'a> Takeover<'a> {
     pub(super) fn new(old: &'a Egress, new: &'a Egress) -> Result<Self, MigrateError> {
         let holders = old.holders()?;
-        Ok(Self { old, new, holders })
+        let adjusters = Adjusters {
+            old: Adjuster::load(old)?,
+            new: Adjuster::load(new)?,
+        };
+        Ok(Self {
+            old,
+            new,
+            holders,
+            adjusters,
+        })
     }
 
     pub(super) fn holders(&self) -> &[(u32, Holder)] {
@@ -59,7 +76,7 @@ impl<'a> Takeover<'a> {
         }
         observer.step(Step::CopyAgain, || {
             let (from, to) = (self.old, self.new);
-            Copy { from, to }.take_over(copied)
+            Copy { from, to }.take_over(&self.adjusters.new, copied)
         })?;
         Ok(interfaces)
     }
@@ -70,20 +87,20 @@ impl<'a> Takeover<'a> {
             holder.exchange(&self.new.program, &self.old.program)?;
         }
         let (from, to) = (self.new, self.old);
-        Copy { from, to }.take_over(&mut CopiedRows::default())
+        Copy { from, to }.take_over(&self.adjusters.old, &mut CopiedRows::default())
     }
 }
 
 impl Copy<'_> {
     /// What packets did until now, which none does any more.
-    fn take_over(&self, copied: &mut CopiedRows) -> Result<(), MigrateError> {
+    fn take_over(&self, adjuster: &Adjuster, copied: &mut CopiedRows) -> Result<(), MigrateError> {
         wait_for_packets().map_err(InstanceError::from)?;
         let late = self.pins()?;
         copied.pins += late.copied;
         copied.late_pins += late.copied;
         copied.refused_pins += late.refused;
-        copied.uncertain_tenants = self.recount()?;
-        self.counters().map_err(InstanceError::from)?;
+        copied.uncertain_tenants = self.recount(adjuster)?;
+        self.counters(adjuster).map_err(InstanceError::from)?;
         Ok(())
     }
 }
