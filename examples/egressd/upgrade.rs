@@ -57,6 +57,9 @@ fn text(upgraded: &Upgraded) -> String {
         (_, _, UpgradeKind::Rollback) => "rolled back\n",
     }
     .to_owned();
+    if upgraded.done && upgraded.interfaces.iter().any(|one| one.error.is_some()) {
+        text.push_str("BUT NOT ON ALL INTERFACES\n");
+    }
     text.push_str(&exchange::program_text(&upgraded.program));
     for one in &upgraded.interfaces {
         let what = match (&one.error, one.old_program_id, one.new_program_id) {

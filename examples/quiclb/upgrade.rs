@@ -50,18 +50,28 @@ fn report(upgraded: &Upgraded, output: &Output) -> Result<Done, Failure> {
         let (instance, program) = (upgraded.instance_id, upgraded.program.new_program_id);
         failure.although(format!("{instance} runs program {program}"))
     })?;
-    Ok(Done::Well)
+    match upgraded.interface {
+        Some(_) => Ok(Done::Well),
+        None => Ok(Done::Partly),
+    }
 }
 
 fn text(upgraded: &Upgraded) -> String {
     let instance = upgraded.instance_id;
+    let change = &upgraded.program;
     let what = match (upgraded.seen.verification, upgraded.kind) {
         (SeenHow::Unchanged, _) => "unchanged: it runs this build's program",
+        _ if change.old_program_id == change.new_program_id => {
+            "unchanged: it has this build's program"
+        }
         (_, UpgradeKind::Upgrade) => "upgraded",
         (_, UpgradeKind::Rollback) => "rolled back",
     };
     let mut text = format!("instance {instance}: {what}\n");
-    text.push_str(&exchange::program_text(&upgraded.program));
+    if upgraded.interface.is_none() {
+        text.push_str("  RUNS NOWHERE: apply attaches it\n");
+    }
+    text.push_str(&exchange::program_text(change));
     let interface = upgraded.interface.as_deref();
     if let (Some(interface), Some(swap_ms)) = (interface, upgraded.swap_ms) {
         text.push_str(&format!("  {interface}: exchanged in {swap_ms:.1} ms\n"));

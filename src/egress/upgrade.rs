@@ -272,10 +272,11 @@ impl Writer {
                 interface: InterfaceName::of(ifindex),
                 old_program_id: seen.before,
                 new_program_id: seen.now,
-                error: seen.fault.map(|fault| match fault {
-                    Fault::Refused(error) => error.to_string(),
-                    _ => "it took the program and did not run it".to_owned(),
-                }),
+                error: match seen.fault {
+                    Some(Fault::Refused(error)) => Some(error.to_string()),
+                    Some(_) => Some("it took the program and did not run it".to_owned()),
+                    None => runs_none(seen.now),
+                },
             })
             .collect();
         Ok(report(kind, old, new, interfaces, &outcome))
@@ -288,7 +289,7 @@ impl Writer {
             interface: InterfaceName::of(view.ifindex),
             old_program_id: view.program_id,
             new_program_id: view.program_id,
-            error: None,
+            error: runs_none(view.program_id),
         });
         Ok(Upgraded {
             schema: UpgradeSchema::V1,
@@ -325,6 +326,14 @@ impl Writer {
         let running = Program::open(&self.dir.pin(Section::Programs, PROGRAM))?;
         self.egress.program = running;
         Ok(())
+    }
+}
+
+/// What is wrong with an interface that is the instance's and does not run it.
+fn runs_none(program: Option<u32>) -> Option<String> {
+    match program {
+        Some(_) => None,
+        None => Some("it runs no program of this instance".to_owned()),
     }
 }
 

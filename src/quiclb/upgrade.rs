@@ -271,7 +271,11 @@ impl Writer {
         let outcome = exchanged.as_ref().map(|(outcome, _)| outcome);
         let hook = Hook::of(self)?;
         let runs = hook.runs(0)?.is_some();
-        let swapped = outcome.filter(|outcome| !outcome.hooks.is_empty());
+        let swapped = outcome.filter(|_| runs);
+        let unseen = match runs {
+            true => Seen::UNCHANGED,
+            false => Seen::DETACHED,
+        };
         let AbiVersion { major, minor } = self.dir().version().map_err(InstanceError::from)?;
         Ok(Upgraded {
             schema: UpgradeSchema::V1,
@@ -280,7 +284,7 @@ impl Writer {
             program: ProgramChange::new((old, self.known(old)?), (new, self.known(new)?)),
             interface: hook.interface().filter(|_| runs),
             swap_ms: swapped.map(|outcome| outcome.longest.as_secs_f64() * 1_000.0),
-            seen: outcome.map_or(Seen::UNCHANGED, |outcome| outcome.verification.into()),
+            seen: outcome.map_or(unseen, |outcome| outcome.verification.into()),
             abi: Abi { major, minor },
         })
     }

@@ -78,11 +78,9 @@ fn a_program_of_another_build_is_named_upgraded_and_brought_back() {
         // Detached, it is exchanged for the next attachment.
         quiclb(&["detach", INSTANCE]).exits(0);
         let back = quiclb_json(&["rollback", INSTANCE])
-            .exits(0)
+            .exits(3)
             .valid("upgrade");
-        assert_eq!(back["verification"], "detached");
-        assert_eq!(back["interface"], Value::Null);
-        assert_eq!(back["swap_ms"], Value::Null);
+        runs_nowhere(&back);
         quiclb(&["detach", INSTANCE, "--purge"]).exits(0);
         assert_eq!(
             state(),
@@ -92,6 +90,40 @@ fn a_program_of_another_build_is_named_upgraded_and_brought_back() {
                 .display()
                 .to_string()]
         );
+    });
+}
+
+#[track_caller]
+fn runs_nowhere(exchanged: &Value) {
+    assert_eq!(exchanged["verification"], "detached");
+    assert_eq!(exchanged["interface"], Value::Null);
+    assert_eq!(exchanged["swap_ms"], Value::Null);
+}
+
+#[test]
+fn an_upgrade_of_what_runs_nowhere_says_so() {
+    isolated("tool::upgrade_nowhere", || {
+        let files = Files::new("upgrade-nowhere");
+        let spec = older(&files);
+        let nowhere = || {
+            runs_nowhere(
+                &quiclb_json(&["upgrade", INSTANCE])
+                    .exits(3)
+                    .valid("upgrade"),
+            );
+            let text = quiclb(&["upgrade", INSTANCE]).exits(3).stdout;
+            assert!(
+                text.contains("unchanged") && text.contains("RUNS NOWHERE"),
+                "{text}"
+            );
+        };
+        quiclb(&["detach", INSTANCE]).exits(0);
+        // Of another build, and then of this one.
+        nowhere();
+        quiclb(&["apply", &spec]).exits(0);
+        quiclb(&["upgrade", INSTANCE]).exits(0);
+        ip(&["link", "del", "edge0"]);
+        nowhere();
     });
 }
 

@@ -85,3 +85,40 @@ fn a_program_of_another_build_is_named_upgraded_and_brought_back() {
         egressd(&["detach", "--purge"]).exits(0);
     });
 }
+
+#[test]
+fn an_interface_that_runs_none_is_named() {
+    isolated("tool_egress::upgrade_none", || {
+        machine();
+        let files = Files::new("upgrade-none");
+        let spec = files.write("spec.json", &document());
+        egressd(&["apply", &spec]).exits(0);
+        let index = netns::ifindex("tap1");
+        netns::ip(&["link", "del", "tap1"]);
+        let named = |exchanged: &Value, from: Option<u32>| {
+            assert_valid("upgrade", exchanged);
+            let [one, none] = [0, 1].map(|at| &exchanged["interfaces"][at]);
+            assert_eq!(one["error"], Value::Null, "{exchanged}");
+            assert_eq!(one["old_program_id"], json!(from));
+            assert_eq!(none["interface"]["ifindex"], index);
+            assert_eq!(none["new_program_id"], Value::Null);
+            let error = none["error"].as_str().expect("text");
+            assert_eq!(error, "it runs no program of this instance");
+        };
+        let old = runs("tap0");
+        let text = egressd(&["upgrade"]).exits(3).stdout;
+        let line = format!("index {index} (gone): FAILED");
+        for part in ["unchanged", "NOT ON ALL INTERFACES", &line] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        named(&egressd_json(&["upgrade"]).exits(3).object(), old);
+        forget_build();
+        named(&egressd_json(&["upgrade"]).exits(3).object(), old);
+        let new = runs("tap0");
+        assert_ne!(new, old);
+        named(&egressd_json(&["rollback"]).exits(3).object(), new);
+        assert_eq!(runs("tap0"), old);
+        egressd(&["apply", &spec]).exits(1);
+        egressd(&["detach", "--purge"]).exits(0);
+    });
+}

@@ -18,7 +18,9 @@ pub(crate) fn upgraded(upgraded: &Result<Upgraded, UpgradeError>, log: &Log) {
         Ok(upgraded) => {
             let program = &upgraded.program;
             let (old, new) = (program.old_program_id, program.new_program_id);
-            let count = upgraded.interfaces.len();
+            let interfaces = upgraded.interfaces.iter();
+            let runs = interfaces.filter(|one| one.new_program_id == Some(new));
+            let count = runs.count();
             let exchanged = format!("{new} in the place of {old} on {count} interfaces");
             match upgraded.done {
                 true => log.info(event, &exchanged),

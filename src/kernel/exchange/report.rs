@@ -81,6 +81,12 @@ pub struct Seen {
 }
 
 impl Seen {
+    /// Of what was not exchanged, as nothing runs that could be.
+    pub(crate) const DETACHED: Self = Self {
+        verification: SeenHow::Detached,
+        ..Self::UNCHANGED
+    };
+
     /// Of what was not exchanged.
     pub(crate) const UNCHANGED: Self = Self {
         verification: SeenHow::Unchanged,
