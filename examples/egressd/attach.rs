@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! `attach`: one tenant's interface, beside the loop that keeps its routes from then on.
 
+use std::collections::BTreeSet;
+use std::fmt::Display;
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use guideway::control::kernel::LiveRoutes;
 use guideway::control::netlink::Resolver;
 use guideway::control::{install, Install, Installed};
-use guideway::egress::{Attached, Egress, Loader};
+use guideway::egress::{interfaces_of, Attached, Egress, Loader, Writer};
 use guideway::error::ErrorKind;
 use guideway::kernel::netdev;
 use guideway::kernel::statedir::StateDir;
 use guideway::placement::HashTable;
-use guideway::route::TableId;
+use guideway::route::{Prefix, TableId};
 use guideway::srv6::{BaseSid, NextHop};
 use guideway::tenant::{PinQuota, Tenant};
 use serde_json::{json, Value};
@@ -37,33 +40,52 @@ pub(crate) fn run(arguments: &TenantArgs, flags: &Flags, output: &Output) -> Res
     let dir = StateDir::egress_at(&config.state_dir);
     let about = |failure: Failure| failure.about(dir.path().display());
 
-    // First what may be refused. Without a row for the interface its packets pass as before.
+    // Held to the end: nobody else attaches, and finds room or an Argument that is taken here.
     let writer = Loader::new(&dir).patience(arguments.wait()).open();
     let mut writer = writer.map_err(|error| about(error.into()))?;
+    let egress = Egress::open(&dir).map_err(|error| about(error.into()))?;
+    let refused = |kind, error: &dyn Display| {
+        let message = format!("the tenant is not served: {error}");
+        Failure::new(kind, message).about(name)
+    };
+    let before = {
+        let guard = egress.write_routes(arguments.wait());
+        let guard = guard.map_err(|error| refused(error.kind(), &error))?;
+        let checked = guard.check_interface(ifindex, &tenant);
+        checked.map_err(|error| refused(error.kind(), &error))?;
+        Before::look(&dir, &egress, ifindex, tenant.table)?
+    };
+
+    // Without a row for the interface its packets pass as before.
     let attached = writer
         .attach(ifindex, &arguments.attach.options())
         .map_err(|error| Failure::new(error.kind(), error).about(name))?;
-    drop(writer);
-
-    let but = |kind, error: &dyn std::fmt::Display| {
-        let message = format!("attached to {name}, but the tenant is not served: {error}");
-        Failure::new(kind, message)
-    };
-    let egress = Egress::open(&dir).map_err(|error| but(error.kind(), &error))?;
     let request = Install::new(&tenant, &config.classes, config.mode)
         .policy(config.install_policy)
         .ordered(ordered);
-    let routes = LiveRoutes::new(&egress);
-    let installed = install(&routes, &request, arguments.wait());
-    let installed = installed.map_err(|error| but(error.kind(), &error))?;
-    // Behind the routes, so that no packet of the tenant finds none.
-    let guard = egress.write_routes(arguments.wait());
-    let guard = guard.map_err(|error| but(error.kind(), &error))?;
-    let added = guard.add_interface(ifindex, &tenant);
-    added.map_err(|error| but(error.kind(), &error))?;
-    drop(guard);
-    let replaced = forget_gone(&dir, &egress, &tenant, arguments.wait())
-        .map_err(|failure| failure.although(format!("{name} is attached and its tenant served")))?;
+    let served = serve(&egress, ifindex, &request, arguments.wait());
+    let installed = match served {
+        Ok(installed) => installed,
+        Err((kind, why)) => {
+            let undone = before.restore(&mut writer, &egress, arguments.wait());
+            return Err(match undone {
+                Ok(()) => refused(kind, &why),
+                Err(error) => {
+                    let why = format!("{why}; and what was done before is not undone: {error}");
+                    refused(ErrorKind::Partial, &why)
+                }
+            });
+        }
+    };
+    let replaced = forget_gone(&mut writer, &egress, &tenant, arguments.wait());
+    let replaced = replaced.map_err(|(kind, why)| {
+        let message = format!(
+            "{name} is attached and its tenant served, but interfaces that are gone are not \
+             forgotten: {why}"
+        );
+        Failure::new(kind, message).about(name)
+    })?;
+    drop(writer);
     let document = document(arguments, &attached, &installed, &replaced);
     match output.is_json() {
         true => output.print(&json(&document))?,
@@ -72,32 +94,124 @@ pub(crate) fn run(arguments: &TenantArgs, flags: &Flags, output: &Output) -> Res
     Ok(Done::Well)
 }
 
+/// What can be done about something that failed, and why it did.
+type Why = (ErrorKind, String);
+
+macro_rules! why {
+    () => {
+        |error| (error.kind(), error.to_string())
+    };
+}
+
+/// Writes the tenant's routes, and lets its packets be looked at behind them, so that none of these
+/// finds no route.
+fn serve(
+    egress: &Egress,
+    ifindex: u32,
+    request: &Install<'_>,
+    patience: Duration,
+) -> Result<Installed, Why> {
+    let installed = install(&LiveRoutes::new(egress), request, patience).map_err(why!())?;
+    let guard = egress.write_routes(patience).map_err(why!())?;
+    let added = guard.add_interface(ifindex, request.tenant);
+    added.map_err(why!())?;
+    Ok(installed)
+}
+
+/// What was there before anything was changed.
+struct Before {
+    ifindex: u32,
+    /// Whether the program was at the interface.
+    attached: bool,
+    table: TableId,
+    /// The tenant's routes.
+    routes: BTreeSet<Prefix>,
+}
+
+impl Before {
+    fn look(
+        dir: &StateDir,
+        egress: &Egress,
+        ifindex: u32,
+        table: TableId,
+    ) -> Result<Self, Failure> {
+        let there = interfaces_of(dir).map_err(|error| Failure::new(error.kind(), error))?;
+        let routes = routes(egress, table).map_err(|(kind, why)| Failure::new(kind, why))?;
+        Ok(Self {
+            ifindex,
+            attached: there.contains(&ifindex),
+            table,
+            routes,
+        })
+    }
+
+    /// Removes what was not there, but for routes that somebody else has an interface for by now.
+    fn restore(
+        &self,
+        writer: &mut Writer,
+        egress: &Egress,
+        patience: Duration,
+    ) -> Result<(), String> {
+        let detached = match self.attached {
+            true => Ok(()),
+            false => writer.detach(self.ifindex).map(drop),
+        };
+        let removed = self.remove_routes(egress, patience);
+        detached.map_err(|error| error.to_string())?;
+        removed.map_err(|(_, why)| why)
+    }
+
+    fn remove_routes(&self, egress: &Egress, patience: Duration) -> Result<(), Why> {
+        let guard = egress.write_routes(patience).map_err(why!())?;
+        if guard.tenant(self.table).map_err(why!())?.is_some() {
+            return Ok(());
+        }
+        let now = routes(egress, self.table)?;
+        let mut new: Vec<_> = now.difference(&self.routes).collect();
+        // No packet that has a route of its own comes by a default route meanwhile.
+        new.sort_by_key(|prefix| prefix.bits());
+        for &prefix in new {
+            guard.remove(self.table, prefix).map_err(why!())?;
+        }
+        Ok(())
+    }
+}
+
+/// The prefixes that a table has routes for.
+fn routes(egress: &Egress, table: TableId) -> Result<BTreeSet<Prefix>, Why> {
+    let mut routes = BTreeSet::new();
+    let read = egress.for_each_route(|row| {
+        // What makes no sense is no route, and another's business.
+        routes.extend(
+            row.ok()
+                .filter(|(key, _)| key.table == table)
+                .map(|(key, _)| key.prefix),
+        );
+        ControlFlow::Continue(())
+    });
+    read.map_err(why!())?;
+    Ok(routes)
+}
+
 /// Forgets interfaces of a tenant that are gone, in whose place it has another one now.
 fn forget_gone(
-    dir: &StateDir,
+    writer: &mut Writer,
     egress: &Egress,
     tenant: &Tenant,
     patience: Duration,
-) -> Result<Vec<u32>, Failure> {
-    let there = netdev::all().map_err(|error| Failure::new(error.kind(), error))?;
-    let rows = egress.tenants()?.into_iter();
+) -> Result<Vec<u32>, Why> {
+    let there = netdev::all().map_err(why!())?;
+    let rows = egress.tenants().map_err(why!())?.into_iter();
     let rows = rows.filter(|(_, row)| row.table == tenant.table);
     let gone: Vec<_> = rows
         .map(|(ifindex, _)| ifindex)
         .filter(|ifindex| there.iter().all(|interface| interface.index != *ifindex))
         .collect();
-    if gone.is_empty() {
-        return Ok(gone);
-    }
-    let mut writer = Loader::new(dir).patience(patience).open()?;
     for &ifindex in &gone {
-        let guard = egress.write_routes(patience);
-        let guard = guard.map_err(|error| Failure::new(error.kind(), error))?;
-        let removed = guard.remove_interface(ifindex);
-        removed.map_err(|error| Failure::new(error.kind(), error))?;
+        let guard = egress.write_routes(patience).map_err(why!())?;
+        guard.remove_interface(ifindex).map_err(why!())?;
         drop(guard);
-        let detached = writer.detach(ifindex);
-        detached.map_err(|error| Failure::new(error.kind(), error))?;
+        writer.detach(ifindex).map_err(why!())?;
     }
     Ok(gone)
 }

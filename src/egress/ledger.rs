@@ -3,6 +3,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 
 use nix::libc;
 
@@ -19,6 +20,9 @@ use crate::placement::{HashTable, Scope};
 use crate::route::{Block, Key, Origin, Prefix, Route, TableId, Target};
 use crate::srv6::Argument;
 use crate::tenant::Tenant;
+
+/// What a full table of tenants has too many of.
+const INTERFACES: &str = "interfaces of tenants";
 
 /// Why a row is not written. Nothing is changed then, unless it says so.
 #[derive(Debug, thiserror::Error)]
@@ -51,6 +55,17 @@ pub enum RouteError {
         /// What another interface has.
         found: u32,
         /// That interface.
+        ifindex: u32,
+    },
+    /// The Argument is another tenant's: replies to one would come to the other.
+    #[error("argument {argument} is already used by table {table} (ifindex {ifindex})")]
+    #[non_exhaustive]
+    ArgumentTaken {
+        /// The Argument.
+        argument: Argument,
+        /// Whose it is.
+        table: TableId,
+        /// One of its interfaces.
         ifindex: u32,
     },
     /// The ticket is of another instance.
@@ -109,7 +124,9 @@ impl RouteError {
     /// What a caller can do about it.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Ifindex | Self::OtherInstance { .. } => ErrorKind::Invalid,
+            Self::Ifindex | Self::ArgumentTaken { .. } | Self::OtherInstance { .. } => {
+                ErrorKind::Invalid
+            }
             Self::OtherTenant { .. } | Self::Contradiction { .. } => ErrorKind::Conflict,
             // The object is full, whatever the kernel calls it.
             Self::Full { .. } => ErrorKind::Kernel,
@@ -209,6 +226,41 @@ impl Ledger {
         let mut put = self.put.borrow_mut();
         put.extend(rows.values().map(|tenant| tenant.table));
         self.tenants.replace(Some(after));
+        Ok(())
+    }
+
+    /// Whether the row of an interface can be written, and its tenant's Argument is its own.
+    pub(super) fn check_interface(
+        &self,
+        egress: &Egress,
+        ifindex: u32,
+        tenant: &Tenant,
+    ) -> Result<(), RouteError> {
+        self.check_interfaces(egress, &BTreeMap::from([(ifindex, *tenant)]), false)?;
+        let taken = self.with_tenants(egress, |tenants| {
+            let mut rows = tenants.rows().iter();
+            let other = rows.find(|(_, other)| {
+                other.argument == tenant.argument && other.table != tenant.table
+            });
+            other.map(|(&ifindex, other)| RouteError::ArgumentTaken {
+                argument: other.argument,
+                table: other.table,
+                ifindex,
+            })
+        })?;
+        taken.map_or(Ok(()), Err)?;
+        // Those that make no sense take up room as well.
+        let (mut rows, mut is_there) = (0, false);
+        egress.maps.tenants.for_each(|&other, _| {
+            rows += 1;
+            is_there |= other == ifindex;
+            ControlFlow::Continue(())
+        })?;
+        let max = egress.limits.tenants();
+        if rows >= max && !is_there {
+            let what = INTERFACES;
+            return Err(RouteError::Full { what, max });
+        }
         Ok(())
     }
 
@@ -467,7 +519,7 @@ fn put_interface(
 ) -> Result<(), RouteError> {
     let full = |error: SysError| match error.errno {
         libc::E2BIG => RouteError::Full {
-            what: "interfaces of tenants",
+            what: INTERFACES,
             max: egress.limits.tenants(),
         },
         _ => error.into(),

@@ -196,6 +196,24 @@ impl RouteWriteGuard<'_> {
         self.ledger.put_interfaces(self.egress, interfaces, true)
     }
 
+    /// Whether [`add_interface`](Self::add_interface) would refuse, as far as that is known before,
+    /// and whether the tenant's Argument is its own; nothing is changed. For who writes routes, or
+    /// attaches, before the interface is added.
+    ///
+    /// # Errors
+    /// As there, or [`RouteError::ArgumentTaken`].
+    pub fn check_interface(&self, ifindex: u32, tenant: &Tenant) -> Result<(), RouteError> {
+        self.ledger.check_interface(self.egress, ifindex, tenant)
+    }
+
+    /// The tenant of a table as one of its interfaces has it; none if it has no interface.
+    ///
+    /// # Errors
+    /// The table of tenants cannot be read.
+    pub fn tenant(&self, table: TableId) -> Result<Option<Tenant>, SysError> {
+        self.ledger.tenant(self.egress, table)
+    }
+
     /// Writes one route of a tenant by one update, whatever was there.
     ///
     /// # Errors

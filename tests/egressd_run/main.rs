@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! The control loop as a daemon: `egressd run` against the kernel of a network namespace.
 
+mod attaching;
 mod changes;
 mod daemon;
 mod ends;

@@ -186,6 +186,7 @@ fn a_tenant_that_nobody_would_serve_is_refused_where_that_is_asked_for() {
         let egress = egress();
         assert!(egress.tenants().expect("readable").is_empty());
         assert_eq!(egress.census().expect("readable").routes, 0);
+        assert!(egress.attachments().expect("readable").is_empty());
         Node::route(0x10);
         node.once(&[]).exits(0);
         node.ran(&attach, &policy).exits(0);
