@@ -20,8 +20,9 @@ pub(crate) fn run(
     output: &Output,
 ) -> Result<Done, Failure> {
     let Some(instance) = arguments.instance else {
-        output.result(&InstanceList::of(root)?, list)?;
-        return Ok(Done::Well);
+        let instances = InstanceList::of(root)?;
+        output.result(&instances, list)?;
+        return Ok(Done::degraded_if(instances.has_errors()));
     };
     let dir = root.quiclb(instance);
     match HardwareLb::open(&dir) {
@@ -42,8 +43,15 @@ fn list(list: &InstanceList) -> String {
     if list.instances.is_empty() {
         return "no instances\n".to_owned();
     }
-    let headings = ["instance", "interface", "mode", "health", "generation"];
-    let mut table = Table::new(0, &headings, &[4]);
+    let headings = [
+        "instance",
+        "interface",
+        "mode",
+        "health",
+        "generation",
+        "errors",
+    ];
+    let mut table = Table::new(0, &headings, &[4, 5]);
     for instance in &list.instances {
         table.row([
             &instance.instance_id,
@@ -53,6 +61,7 @@ fn list(list: &InstanceList) -> String {
                 .health
                 .map_or("unreadable", |health| health.as_str()),
             &or_dash(instance.generation),
+            &or_dash(instance.errors),
         ]);
     }
     let mut text = String::new();

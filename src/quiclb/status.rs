@@ -455,9 +455,14 @@ pub(super) const APPLY: &str = "apply the specification again";
 
 /// Whether some finding is an error.
 pub(super) fn has_errors(findings: &[Finding]) -> bool {
-    findings
+    errors(findings) > 0
+}
+
+fn errors(findings: &[Finding]) -> usize {
+    let errors = findings
         .iter()
-        .any(|finding| finding.severity == Severity::Error)
+        .filter(|finding| finding.severity == Severity::Error);
+    errors.count()
 }
 
 /// The instances under a state root.
@@ -497,6 +502,8 @@ pub struct ListedInstance {
     pub health: Option<Health>,
     /// Number of the live generation.
     pub generation: Option<u64>,
+    /// How many findings of its status are errors; none if it cannot be read.
+    pub errors: Option<usize>,
     /// Why it cannot be read; none if it can.
     pub error: Option<String>,
 }
@@ -525,6 +532,7 @@ impl InstanceList {
                 generation: status
                     .as_ref()
                     .and_then(|status| Some(status.generation.as_ref()?.number)),
+                errors: status.as_ref().map(|status| errors(&status.findings)),
                 error,
             }
         });
@@ -532,6 +540,12 @@ impl InstanceList {
             schema: ListSchema::V1,
             instances: instances.collect(),
         })
+    }
+
+    /// Whether some finding of some instance is an error, or one of them cannot be read.
+    pub fn has_errors(&self) -> bool {
+        let mut instances = self.instances.iter();
+        instances.any(|instance| instance.errors != Some(0))
     }
 
     fn on_card(dir: &StateDir) -> ListedInstance {
@@ -549,6 +563,7 @@ impl InstanceList {
                 None => Health::Detached,
             }),
             generation: status.as_ref().and_then(|status| status.generation),
+            errors: status.as_ref().map(|_| 0),
             error,
         }
     }

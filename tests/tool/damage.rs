@@ -130,11 +130,17 @@ fn an_interface_that_was_made_again_under_the_program() {
         let status = finding("link-without-interface");
         assert!(coded(&status["findings"], "no-interface").is_some());
         assert_eq!(status["health"], "detached");
+        // The list of instances ends as the worst of them.
+        let list = quiclb_json(&["status"]).exits(5).valid("list");
+        let listed = &list["instances"][0];
+        assert_eq!(listed["health"], "detached");
+        assert!(listed["errors"].as_u64() >= Some(2), "{listed}");
         let (new, _) = veth("edge0", "client0");
         let status = finding("link-without-interface");
         assert!(coded(&status["findings"], "ifindex-drift").is_some());
         quiclb(&["apply", &spec]).exits(0);
         is_well();
+        quiclb(&["status"]).exits(0);
         let status = quiclb_json(&["status", INSTANCE]).document();
         assert_eq!(status["ifindex"], new);
     });

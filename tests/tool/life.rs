@@ -111,7 +111,7 @@ fn an_instance_lives_from_apply_to_purge() {
 
         let list = quiclb_json(&["status"]).exits(0).document();
         let entry = json!({"instance_id": INSTANCE, "interface": "edge0", "mode": "native",
-                           "health": "ok", "generation": 2, "error": null});
+                           "health": "ok", "generation": 2, "errors": 0, "error": null});
         assert_eq!(list["instances"], json!([entry]));
 
         let detached = quiclb_json(&["detach", INSTANCE]).exits(0).document();

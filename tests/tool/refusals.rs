@@ -333,12 +333,12 @@ fn state_of_a_newer_version_is_left_alone() {
             quiclb_json(arguments).fails(4, "incompatible");
         }
         assert_eq!((state(), xdp_seen_by_ip("edge0")), (before, seen));
-        let list = quiclb_json(&["status"]).exits(0).document();
+        let list = quiclb_json(&["status"]).exits(5).document();
         let listed = &list["instances"][0];
         assert_eq!(listed["health"], Value::Null);
         let reason = listed["error"].as_str().expect("text");
         assert!(reason.contains("ABI"), "{reason}");
-        let text = quiclb(&["status"]).exits(0).stdout;
+        let text = quiclb(&["status"]).exits(5).stdout;
         assert!(
             text.contains("unreadable") && text.contains(reason),
             "{text}"
