@@ -268,8 +268,20 @@ fn a_lock_of_another_process_is_waited_for_and_then_named() {
             error.to_string(),
             "/sys/fs/bpf is locked by another process"
         );
+        // Another name of the array leads to the same lock.
+        let other = on_bpffs("elsewhere/links");
+        std::fs::create_dir_all(&other).expect("made");
+        array.pin(&other.join("roots")).expect("pinned");
+        let again = ProgArray::open(&other.join("roots")).expect("open");
+        for error in [
+            again.put(INDEX, &program).expect_err("locked"),
+            again.remove(INDEX, program.id()).expect_err("locked"),
+        ] {
+            assert_eq!(error.kind(), ErrorKind::Locked);
+        }
         drop(held);
         array.put(INDEX, &program).expect("free again");
+        assert!(again.remove(INDEX, program.id()).expect("free, too"));
     });
 }
 

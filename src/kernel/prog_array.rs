@@ -7,13 +7,14 @@
 //!
 //! The kernel has no update of such an array that demands an empty or a certain place. So every
 //! change looks, writes, and looks again, and processes of this library exclude each other by a lock
-//! on the array's directory. A stranger who writes the same index between the look and the write
+//! on the bpffs, whichever of an array's pins there they opened. A stranger who writes the same index between the look and the write
 //! is not seen, and loses it; one who writes after that is, and is left alone.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
+use std::io;
 use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -28,7 +29,7 @@ use super::SysError;
 use crate::error::ErrorKind;
 
 /// How long a change waits for another process of this library that changes an array in the same
-/// directory.
+/// bpffs.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Time between two attempts to take the lock.
 const RETRY: Duration = Duration::from_millis(3);
@@ -111,7 +112,7 @@ pub enum ProgArrayError {
         /// In what it differs from the programs that use the array.
         difference: String,
     },
-    /// Another process changes an array in the same directory at this moment.
+    /// Another process changes an array in the same bpffs at this moment.
     #[error("{path} is locked by another process")]
     #[non_exhaustive]
     Locked {
@@ -327,14 +328,17 @@ impl ProgArray {
         }
     }
 
-    /// Keeps other processes of this library from changing arrays of the same directory.
+    /// Keeps other processes of this library from changing arrays of the same bpffs: an array may
+    /// have pins in several of its directories, and nothing at hand but that root is common to them.
     fn lock(&self) -> Result<Flock<File>, ProgArrayError> {
         let directory = self.path.parent().unwrap_or(Path::new("/"));
+        let error = |e: &std::io::Error| SysError::from_io("open", directory.display(), e);
+        let directory = root_of(directory).map_err(|e| error(&e))?;
         let error = |e: &std::io::Error| SysError::from_io("open", directory.display(), e);
         let mut file = OpenOptions::new()
             .read(true)
             .custom_flags(libc::O_DIRECTORY)
-            .open(directory)
+            .open(&directory)
             .map_err(|e| error(&e))?;
         let end = Instant::now() + PATIENCE;
         loop {
@@ -355,6 +359,21 @@ impl ProgArray {
             }
         }
     }
+}
+
+/// The topmost directory of the file system that a directory is in.
+fn root_of(directory: &Path) -> io::Result<PathBuf> {
+    let directory = directory.canonicalize()?;
+    let device = directory.metadata()?.dev();
+    let mut root = directory.as_path();
+    for above in directory.ancestors().skip(1) {
+        // What cannot be seen is not ours to lock.
+        match above.metadata() {
+            Ok(seen) if seen.dev() == device => root = above,
+            _ => break,
+        }
+    }
+    Ok(root.to_path_buf())
 }
 
 /// In what a program differs from those that use an array, each given as the array has it and as the

@@ -206,8 +206,13 @@ impl Writer {
 
     /// Whether the interface runs a program of the instance that has not the name of the running one.
     fn runs_elsewhere(&self) -> Result<bool, UpgradeError> {
-        let runs = Hook::of(self)?.runs(0)?;
-        Ok(runs.is_some_and(|id| id != self.program.id()))
+        let hooks = Hooked::of(self)?;
+        for hook in 0..hooks.count() {
+            if hooks.runs(hook)?.is_some_and(|id| id != self.program.id()) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     fn known(&self, program: &Program) -> Result<Option<Build>, SysError> {
@@ -228,22 +233,19 @@ impl Writer {
         patience: Duration,
         observer: &mut Observer<'_>,
     ) -> Result<(Outcome<AttachError>, Program), UpgradeError> {
-        let mut hook = Hook::of(self)?;
+        let mut hooks = Hooked::of(self)?;
         let mut pins = ProgramPins::open(&self.lock, PROGRAM)?;
         let wanted = pins.id(to);
-        let mut outcome = run(&mut pins, &mut hook, to, patience, observer)?;
-        let interface = hook.interface();
-        drop((hook, pins));
+        let mut outcome = run(&mut pins, &mut hooks, to, patience, observer)?;
+        let faulty = outcome.hooks.iter().position(|seen| seen.fault.is_some());
+        let interface = faulty.and_then(|hook| hooks.interface(hook));
+        drop((hooks, pins));
         let before = self.program.try_clone()?;
         if outcome.done {
             self.take_up()?;
         }
-        if let Some(seen) = outcome
-            .hooks
-            .first_mut()
-            .filter(|seen| seen.fault.is_some())
-        {
-            return Err(match seen.fault.take() {
+        if let Some(hook) = faulty {
+            return Err(match outcome.hooks.swap_remove(hook).fault {
                 Some(Fault::Refused(error)) => error.into(),
                 _ => UpgradeError::NotRunning {
                     interface: interface.unwrap_or_default(),
@@ -269,12 +271,17 @@ impl Writer {
         let new = &self.program;
         let old = exchanged.as_ref().map_or(new, |(_, before)| before);
         let outcome = exchanged.as_ref().map(|(outcome, _)| outcome);
-        let hook = Hook::of(self)?;
-        let runs = hook.runs(0)?.is_some();
-        let swapped = outcome.filter(|_| runs);
+        let hooks = Hooked::of(self)?;
+        let mut runs = None;
+        for hook in 0..hooks.count() {
+            if runs.is_none() && hooks.runs(hook)?.is_some() {
+                runs = Some(hook);
+            }
+        }
+        let swapped = outcome.filter(|_| runs.is_some());
         let unseen = match runs {
-            true => Seen::UNCHANGED,
-            false => Seen::DETACHED,
+            Some(_) => Seen::UNCHANGED,
+            None => Seen::DETACHED,
         };
         let AbiVersion { major, minor } = self.dir().version().map_err(InstanceError::from)?;
         Ok(Upgraded {
@@ -282,7 +289,7 @@ impl Writer {
             instance_id: self.instance_id(),
             kind,
             program: ProgramChange::new((old, self.known(old)?), (new, self.known(new)?)),
-            interface: hook.interface().filter(|_| runs),
+            interface: runs.and_then(|hook| hooks.interface(hook)),
             swap_ms: swapped.map(|outcome| outcome.longest.as_secs_f64() * 1_000.0),
             seen: outcome.map_or(unseen, |outcome| outcome.verification.into()),
             abi: Abi { major, minor },
@@ -292,7 +299,7 @@ impl Writer {
     /// Finishes or undoes what an interrupted exchange has left, by what the interface runs.
     pub(super) fn settle(&mut self) -> Result<Settled, InstanceError> {
         let mut pins = ProgramPins::open(&self.lock, PROGRAM)?;
-        let settled = exchange::settle(&mut pins, &Hook::of(self)?)?;
+        let settled = exchange::settle(&mut pins, &Hooked::of(self)?)?;
         drop(pins);
         if settled == Settled::Finished {
             self.take_up()?;
@@ -308,11 +315,12 @@ impl QuicLb {
     }
 }
 
-/// The hook of an instance, of which there is one or none.
-struct Hook<'b> {
+/// What an instance is attached to: one or nothing, unless a process died while it changed from one
+/// root array to another.
+struct Hooked<'b> {
     balancer: &'b QuicLb,
     programs: Programs,
-    holder: Option<Holder>,
+    holders: Vec<Holder>,
 }
 
 enum Holder {
@@ -323,25 +331,26 @@ enum Holder {
     Netlink(u32),
 }
 
-impl<'b> Hook<'b> {
+impl<'b> Hooked<'b> {
     fn of(balancer: &'b QuicLb) -> Result<Self, InstanceError> {
         let programs = pinned_programs(balancer.dir())?;
-        let in_array = kept(balancer.dir())?.pop();
-        let holder = match balancer.pinned_link()? {
-            Some(link) => Some(Holder::Link(link)),
-            None if in_array.is_some() => in_array.map(Holder::RootArray),
-            None => interface_by_netlink(balancer, &programs)?.map(Holder::Netlink),
-        };
+        let link = balancer.pinned_link()?.map(Holder::Link);
+        let mut holders: Vec<_> = link.into_iter().collect();
+        holders.extend(kept(balancer.dir())?.into_iter().map(Holder::RootArray));
+        if holders.is_empty() {
+            let ifindex = interface_by_netlink(balancer, &programs)?;
+            holders.extend(ifindex.map(Holder::Netlink));
+        }
         Ok(Self {
             balancer,
             programs,
-            holder,
+            holders,
         })
     }
 
     /// Name of the interface.
-    fn interface(&self) -> Option<String> {
-        let ifindex = match self.holder.as_ref()? {
+    fn interface(&self, hook: usize) -> Option<String> {
+        let ifindex = match &self.holders[hook] {
             Holder::Link(link) => link.state().ok()?.ifindex?,
             Holder::Netlink(ifindex) => *ifindex,
             Holder::RootArray(_) => {
@@ -376,47 +385,44 @@ fn program_on(ifindex: u32, programs: &Programs) -> Result<Option<u32>, AttachEr
     Ok(ids.find(|&id| programs.with_id(id).is_some()))
 }
 
-impl Hooks for Hook<'_> {
+impl Hooks for Hooked<'_> {
     type Error = AttachError;
 
     fn count(&self) -> usize {
-        usize::from(self.holder.is_some())
+        self.holders.len()
     }
 
-    fn runs(&self, _: usize) -> Result<Option<u32>, AttachError> {
-        match &self.holder {
-            None => Ok(None),
-            Some(Holder::Link(link)) => {
+    fn runs(&self, hook: usize) -> Result<Option<u32>, AttachError> {
+        match &self.holders[hook] {
+            Holder::Link(link) => {
                 let state = link.state()?;
                 Ok(state.ifindex.map(|_| state.program_id))
             }
-            Some(Holder::RootArray(kept)) => kept.ours(self.balancer.dir()),
-            Some(Holder::Netlink(ifindex)) => match program_on(*ifindex, &self.programs) {
+            Holder::RootArray(kept) => kept.ours(self.balancer.dir()),
+            Holder::Netlink(ifindex) => match program_on(*ifindex, &self.programs) {
                 Err(AttachError::NoInterface { .. }) => Ok(None),
                 runs => runs,
             },
         }
     }
 
-    fn put(&mut self, _: usize, from: u32, to: u32) -> Result<(), AttachError> {
+    fn put(&mut self, hook: usize, from: u32, to: u32) -> Result<(), AttachError> {
         let Some(program) = self.programs.with_id(to) else {
             return Err(not_pinned(to).into());
         };
         let expected = self.programs.with_id(from);
-        match (&self.holder, expected) {
-            (Some(Holder::Link(link)), Some(expected)) => Ok(link.update(program, expected)?),
+        match (&self.holders[hook], expected) {
+            (Holder::Link(link), Some(expected)) => Ok(link.update(program, expected)?),
             // The link is ours, whatever became of the program's pin.
-            (Some(Holder::Link(link)), None) => Ok(link.replace(program)?),
-            (Some(Holder::RootArray(kept)), _) => {
-                Ok(kept.array.exchange(kept.index, program, from)?)
-            }
-            (Some(Holder::Netlink(ifindex)), Some(expected)) => {
+            (Holder::Link(link), None) => Ok(link.replace(program)?),
+            (Holder::RootArray(kept), _) => Ok(kept.array.exchange(kept.index, program, from)?),
+            (Holder::Netlink(ifindex), Some(expected)) => {
                 match NetlinkAttachment::find(expected, *ifindex)? {
                     Some(attachment) => attachment.update(program, expected),
                     None => Err(not_pinned(from).into()),
                 }
             }
-            _ => Err(not_pinned(from).into()),
+            (Holder::Netlink(_), None) => Err(not_pinned(from).into()),
         }
     }
 

@@ -460,6 +460,46 @@ fn it_is_upgraded_and_brought_back_under_traffic() {
     });
 }
 
+/// As a process leaves it that died while it moved the program from one array to another.
+#[test]
+fn in_two_arrays_it_is_exchanged_in_both() {
+    isolated("tool::root_array_both", || {
+        let (owned, spec) = Owned::applied("root-array-both");
+        let old = owned.at_place().expect("the program");
+        let mut moved = Programs::load(
+            include_bytes!(concat!(env!("OUT_DIR"), "/root.bpf.o")),
+            |_| Use::Own,
+        )
+        .map("gw_t_roots");
+        let kept = state_dir().join(format!("links/root-{INDEX}-{}", map_id(&moved)));
+        moved.pin(&kept).expect("pinned");
+        let program =
+            guideway::kernel::program::Program::open(&state_dir().join("progs/gw_quiclb"));
+        guideway::kernel::prog_array::ProgArray::open(&kept)
+            .and_then(|array| array.put(INDEX, &program.expect("open")))
+            .expect("put");
+        let progs = state_dir().join("progs");
+        let mut pins = names_in(&progs).into_iter();
+        let record = pins.find(|name| name.starts_with("build-"));
+        std::fs::remove_file(progs.join(record.expect("a record"))).expect("removed");
+
+        let both = || [owned.at_place(), at(&moved, INDEX)];
+        assert_eq!(both(), [Some(old); 2]);
+        let upgraded = quiclb_json(&["upgrade", INSTANCE])
+            .exits(0)
+            .valid("upgrade");
+        let new = upgraded["new_program_id"].as_u64();
+        assert_ne!(new, Some(old));
+        assert_eq!(both(), [new; 2]);
+        quiclb(&["rollback", INSTANCE]).exits(0);
+        assert_eq!(both(), [Some(old); 2]);
+        // Whoever applies ends the move.
+        quiclb(&["apply", &spec]).exits(0);
+        assert_eq!(both(), [Some(old), None]);
+        is_well(&owned);
+    });
+}
+
 /// A record that cannot be read names no place; the pin of the array does.
 #[test]
 fn without_a_record_it_is_taken_out_by_its_pin() {
