@@ -359,6 +359,27 @@ fn a_program_that_does_not_fit_is_refused_in_words() {
     });
 }
 
+/// Kernels that compare it do not tell that it is this that differs.
+#[test]
+fn another_expected_attach_type_is_among_the_reasons() {
+    isolated("kernel_prog_array::attach_type", || {
+        let world = World::new();
+        let untyped = netns::untyped_program("untyped").expect("load");
+        pin(&untyped, &on_bpffs("untyped"));
+        let untyped = Program::open(&on_bpffs("untyped")).expect("open");
+        match world.array().put(INDEX, &untyped) {
+            Ok(()) => eprintln!("this kernel does not compare it"),
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Incompatible);
+                let message = error.to_string();
+                let reason = "or their expected attach types differ";
+                assert!(message.contains(reason), "{message}");
+                assert!(message.contains("for BPF_XDP"), "{message}");
+            }
+        }
+    });
+}
+
 #[test]
 fn what_is_no_array_or_no_index_is_named() {
     isolated("kernel_prog_array::wrong", || {

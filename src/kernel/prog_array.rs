@@ -405,8 +405,8 @@ fn difference(
         )),
         // The kernel tells no more than these two.
         _ => Some(
-            "of it and the root program, one takes frames in several buffers and the other does not: \
-             load both as \"xdp.frags\""
+            "of it and the programs of the array, one takes frames in several buffers and the other \
+             does not, or their expected attach types differ: load both as \"xdp.frags\", for BPF_XDP"
                 .to_owned(),
         ),
     }
@@ -440,7 +440,8 @@ mod tests {
             named((xdp, xdp), (Some(1), Some(0))),
             "it is interpreted, the programs of the array are compiled"
         );
-        assert!(named((xdp, xdp), (Some(1), Some(1))).contains("xdp.frags"));
+        let untold = named((xdp, xdp), (Some(1), Some(1)));
+        assert!(untold.contains("xdp.frags") && untold.contains("expected attach types"));
         // Nobody uses it: the kernel refused for another reason.
         assert_eq!(difference((None, xdp), (None, Some(1))), None);
     }

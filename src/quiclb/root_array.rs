@@ -5,7 +5,7 @@
 //! program is put there until after it was taken out: so the place is known whatever became of the
 //! owner's pin or of the record of the generation, and the program stays callable.
 
-use super::attachment::{self, index_of, pinned_link, pinned_programs};
+use super::attachment::{self, index_of, pinned_link, pinned_programs, remove_link};
 use super::instance::{QuicLb, Writer, GENERATION_MAP};
 use crate::error::ErrorKind;
 use crate::id::InterfaceName;
@@ -278,6 +278,8 @@ impl Writer {
         for kept in former.iter().filter(|kept| kept.pin != pin) {
             kept.leave(&self.lock)?;
         }
+        // One that lost its interface: another would have been refused.
+        remove_link(&self.lock)?;
         Ok(AttachedAt {
             array_id: array.id(),
             index,

@@ -227,11 +227,32 @@ pub(crate) fn insn(code: u32, to: u8, from: u8, number: i32) -> libbpf_sys::bpf_
     insn
 }
 
+/// Loads an XDP program as `xdp.frags` does, but for no attach type.
+pub(crate) fn untyped_program(name: &str) -> std::io::Result<OwnedFd> {
+    let mut options = libbpf_sys::bpf_prog_load_opts {
+        sz: size_of::<libbpf_sys::bpf_prog_load_opts>() as libbpf_sys::size_t,
+        prog_flags: libbpf_sys::BPF_F_XDP_HAS_FRAGS,
+        ..Default::default()
+    };
+    let instructions = [insn(MOVE_NUMBER, 0, 0, 2), insn(EXIT, 0, 0, 0)];
+    let kind = libbpf_sys::BPF_PROG_TYPE_XDP;
+    load_with(name, kind, &instructions, &mut options)
+}
+
 /// Loads a program of the given type.
 pub(crate) fn load(
     name: &str,
     kind: libbpf_sys::bpf_prog_type,
     instructions: &[libbpf_sys::bpf_insn],
+) -> std::io::Result<OwnedFd> {
+    load_with(name, kind, instructions, std::ptr::null_mut())
+}
+
+fn load_with(
+    name: &str,
+    kind: libbpf_sys::bpf_prog_type,
+    instructions: &[libbpf_sys::bpf_insn],
+    options: *mut libbpf_sys::bpf_prog_load_opts,
 ) -> std::io::Result<OwnedFd> {
     let name = CString::new(name).expect("a name");
     // SAFETY: all pointers outlive the call; absent options are allowed.
@@ -242,7 +263,7 @@ pub(crate) fn load(
             c"GPL".as_ptr(),
             instructions.as_ptr(),
             instructions.len() as libbpf_sys::size_t,
-            std::ptr::null_mut(),
+            options,
         )
     };
     if fd < 0 {

@@ -7,6 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use guideway::kernel::attach::{Attachment, Mode};
+use guideway::kernel::prog_array::ProgArray;
+use guideway::kernel::program::Program;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use serde_json::{json, Value};
 
@@ -15,7 +18,8 @@ use crate::harness::{
     state_dir, Files, INSTANCE,
 };
 use crate::netns::{
-    ifindex, isolated, netlink_attach, netlink_detach, program_id, within, xdp_seen_by_ip, BPFFS,
+    ifindex, ip, isolated, netlink_attach, netlink_detach, program_id, veth, within,
+    xdp_seen_by_ip, BPFFS,
 };
 use crate::programs::{Programs, Use};
 
@@ -319,6 +323,28 @@ fn a_program_that_somebody_took_out_is_put_back() {
     });
 }
 
+/// A pinned link that lost its interface is in nobody's way, and goes.
+#[test]
+fn a_dead_link_is_not_left_beside_the_place() {
+    isolated("tool::root_array_dead_link", || {
+        let (owned, spec) = Owned::applied("root-array-dead-link");
+        let (spare, _) = veth("spare0", "spare1");
+        let program = Program::open(&state_dir().join("progs/gw_quiclb")).expect("open");
+        match Attachment::new(&program, spare, Mode::Generic).expect("attached") {
+            Attachment::Link(link) => link.pin(&state_dir().join("links/xdp")).expect("pinned"),
+            Attachment::Netlink(_) => panic!("this kernel has links"),
+        }
+        ip(&["link", "del", "spare0"]);
+        found("link-without-interface");
+        quiclb(&["apply", &spec]).exits(0);
+        assert_eq!(
+            links(),
+            [format!("root-{INDEX}-{}", map_id(&owned.array()))]
+        );
+        is_well(&owned);
+    });
+}
+
 #[test]
 fn a_program_of_somebody_elses_in_its_place_is_named_and_left_alone() {
     isolated("tool::root_array_foreign", || {
@@ -371,7 +397,23 @@ fn an_array_that_was_made_again_is_followed() {
         assert_eq!(other["message"], message);
         let flags = libbpf_sys::XDP_FLAGS_DRV_MODE;
         netlink_detach(ifindex("edge0"), flags).expect("the owner's");
+        let uncalled = || {
+            let attachment = &status(5)["attachment"];
+            assert_eq!(
+                (&attachment["owner"], &attachment["live_program_id"]),
+                (&json!("none"), &Value::Null)
+            );
+            let text = quiclb(&["status", INSTANCE]).exits(5).stdout;
+            let line = format!("index {INDEX} of {} has no program", path().display());
+            assert!(text.contains(&line), "{text}");
+        };
+        uncalled();
+        let away = Path::new(BPFFS).join("away");
+        std::fs::rename(path(), &away).expect("moved");
+        uncalled();
+        std::fs::rename(&away, path()).expect("moved back");
         second.attach();
+        uncalled();
         quiclb(&["apply", &spec]).exits(0);
         is_well(&second);
         assert_eq!(first.at_place(), None, "not left behind");
@@ -473,9 +515,8 @@ fn in_two_arrays_it_is_exchanged_in_both() {
         .map("gw_t_roots");
         let kept = state_dir().join(format!("links/root-{INDEX}-{}", map_id(&moved)));
         moved.pin(&kept).expect("pinned");
-        let program =
-            guideway::kernel::program::Program::open(&state_dir().join("progs/gw_quiclb"));
-        guideway::kernel::prog_array::ProgArray::open(&kept)
+        let program = Program::open(&state_dir().join("progs/gw_quiclb"));
+        ProgArray::open(&kept)
             .and_then(|array| array.put(INDEX, &program.expect("open")))
             .expect("put");
         let progs = state_dir().join("progs");

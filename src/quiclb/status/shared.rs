@@ -3,14 +3,15 @@
 
 use super::collect::{detached, no_interface};
 use super::{Attachment, AttachmentKind, Owner, APPLY};
-use crate::kernel::attach::occupants;
+use crate::kernel::attach::{occupants, Occupant};
+use crate::kernel::program;
 use crate::kernel::statedir::StateDir;
 use crate::plan::Live;
 use crate::quiclb::attachment::index_of;
 use crate::quiclb::error::InstanceError;
 use crate::quiclb::finding::{Finding, FindingCode};
 use crate::quiclb::instance::QuicLb;
-use crate::quiclb::root_array::{kept, look, Found};
+use crate::quiclb::root_array::{kept, look, Found, Kept};
 use crate::service::{Mode, RootArray};
 
 /// What can be said without a record: in which arrays the program is, by their pins.
@@ -23,6 +24,20 @@ pub(super) fn in_arrays(dir: &StateDir, attachment: &mut Attachment) -> Result<(
         }
     }
     Ok(())
+}
+
+/// Whether the program on an interface may call what is in one of these arrays, as far as can be seen.
+fn calls_any(root: Option<&Occupant>, arrays: &[Kept]) -> bool {
+    let Some(root) = root else {
+        return false;
+    };
+    match program::by_id(root.program_id) {
+        Some(root) => {
+            let uses = |kept: &Kept| root.map_ids().contains(&kept.array.id());
+            arrays.iter().any(uses)
+        }
+        None => true,
+    }
 }
 
 /// What is at the place of a live generation, and whether anything calls it; in which mode, if the
@@ -38,14 +53,21 @@ pub(super) fn shared(
     in_arrays(instance.dir(), &mut attachment)?;
     attachment.root_array = Some(place.into());
     let kept = kept(instance.dir())?;
+    let interface = live.spec().interface();
+    let ifindex = index_of(interface)?;
+    let root = match ifindex.map(occupants).transpose()? {
+        Some(occupants) => occupants.into_iter().next(),
+        None => None,
+    };
     let mut gone = |message: String| {
         // After a detachment nothing is expected there.
         if !kept.is_empty() {
             findings.push(Finding::new(FindingCode::RootArray, place, message, APPLY));
         }
     };
-    match look(instance.dir(), place)? {
-        Found::Ours(array, id) => {
+    let there = look(instance.dir(), place)?;
+    match &there {
+        &Found::Ours(ref array, id) => {
             attachment.kind = AttachmentKind::RootArray;
             attachment.live_program_id = Some(id);
             attachment.owner = Owner::Ours;
@@ -66,7 +88,7 @@ pub(super) fn shared(
                 ));
             }
         }
-        Found::Foreign(id, refused) => {
+        &Found::Foreign(id, ref refused) => {
             attachment.live_program_id = Some(id);
             attachment.owner = Owner::Foreign;
             findings.push(Finding::new(
@@ -85,12 +107,17 @@ pub(super) fn shared(
         ),
         Found::Missing(error) => gone(error.to_string()),
     }
-    let interface = live.spec().interface();
-    let Some(ifindex) = index_of(interface)? else {
+    let is_there = matches!(there, Found::Ours(..) | Found::Foreign(..));
+    if !is_there && !calls_any(root.as_ref(), &kept) {
+        // What only our own pin keeps meets no packet.
+        attachment.live_program_id = None;
+        attachment.owner = Owner::None;
+    }
+    if ifindex.is_none() {
         findings.push(no_interface(interface));
         return Ok((attachment, None));
-    };
-    let Some(root) = occupants(ifindex)?.into_iter().next() else {
+    }
+    let Some(root) = root else {
         if attachment.owner == Owner::Ours {
             findings.push(Finding::new(
                 FindingCode::NoRootProgram,
