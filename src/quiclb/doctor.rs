@@ -10,12 +10,13 @@ use super::error::{InstanceError, PlanError};
 use super::finding::{Finding, FindingCode, Severity};
 use super::instance::QuicLb;
 use super::observe::observe;
+use super::probe::InterfaceProbe;
 use super::root_array::shared;
 use super::status::{Health, Status, APPLY};
 use crate::kernel::attach::AttachError;
 use crate::kernel::statedir::{StateDir, StateRoot};
 use crate::plan::{preflight, Check, CheckResult, Options, World};
-use crate::service::Spec;
+use crate::service::{Mode, Spec};
 
 /// What was checked, and what was found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -154,6 +155,9 @@ impl Diagnosis {
             }
             None => checks.push(hook(&dir, spec)?),
         }
+        if spec.mode() == Mode::Offload {
+            checks.extend(card(spec)?);
+        }
         // A hook has a check of its own above.
         checks.extend(machine(spec, world));
         Ok(Self::new(object.into(), checks))
@@ -189,6 +193,32 @@ fn hook(dir: &StateDir, spec: &Spec) -> Result<DoctorCheck, InstanceError> {
         message,
         remedy: Some(remedy).filter(|_| result == CheckResult::Error),
     })
+}
+
+/// What stands against it that the interface's card runs the program; none where there is no such
+/// interface.
+fn card(spec: &Spec) -> Result<Vec<DoctorCheck>, InstanceError> {
+    let check = |result, message: String| DoctorCheck {
+        code: "offload".to_owned(),
+        object: spec.interface().to_string(),
+        result,
+        message,
+        remedy: None,
+    };
+    let offload = match InterfaceProbe::of(spec.interface()) {
+        Ok(probe) => probe.offload,
+        Err(AttachError::NoInterface { .. }) => return Ok(Vec::new()),
+        Err(error) => return Err(error.into()),
+    };
+    if offload.blockers.is_empty() {
+        let message = "nothing but a load that succeeds proves that the card takes the program";
+        return Ok(vec![check(CheckResult::Unknown, message.to_owned())]);
+    }
+    let blockers = offload.blockers.into_iter().map(|blocker| DoctorCheck {
+        remedy: Some("use another mode, or an interface of a card that runs programs".to_owned()),
+        ..check(CheckResult::Error, blocker)
+    });
+    Ok(blockers.collect())
 }
 
 /// The checks of the machine for a specification.

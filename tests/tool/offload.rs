@@ -48,6 +48,17 @@ fn a_plan_says_what_a_card_lacks_and_refuses_what_asks_for_it() {
             "redirect",
         ];
         assert_eq!(named, expected);
+        // What the probe lists is in the way of this specification.
+        let probe = quiclb_json(&["probe", "edge0"]).exits(0).valid("probe");
+        let blockers = probe["offload"]["blockers"].as_array().expect("a list");
+        assert!(!blockers.is_empty());
+        let diagnosis = quiclb_json(&["doctor", &good]).exits(5).valid("doctor");
+        let checks = diagnosis["checks"].as_array().expect("a list").iter();
+        let told: Vec<_> = checks
+            .filter(|check| check["code"] == "offload" && check["result"] == "error")
+            .map(|check| check["message"].clone())
+            .collect();
+        assert_eq!(&told, blockers);
         let text = quiclb(&["-o", "text", "plan", &good]).exits(0).stdout;
         assert!(text.contains("mode offload has no events"), "{text}");
         let ordinary = files.write("ordinary.json", example().to_string());
