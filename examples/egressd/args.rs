@@ -18,6 +18,7 @@ use guideway::kernel::tc::{self, Anchor, FilterId, Neighbour, Way};
 use guideway::maglev::{SizeError, TableSize};
 use guideway::route::TableId;
 use guideway::srv6::{Argument, BaseSid};
+use guideway::tenant::PinQuota;
 
 use crate::explain::ExplainArgs;
 use crate::run::config::Flags;
@@ -456,9 +457,10 @@ pub(crate) struct TenantArgs {
     /// Number that placement hashes for the tenant [default: that of the table]
     #[arg(long, value_name = "N")]
     pub(crate) hash_table: Option<u32>,
-    /// How many pins the tenant may have [default: as many as there is room for]
-    #[arg(long, value_name = "N")]
-    pub(crate) pin_quota: Option<u32>,
+    /// How many pins the tenant may have, or unlimited [default: as at its other interfaces; of the
+    /// first one a sixteenth of --pins, at least 1024]
+    #[arg(long, value_name = "N", value_parser = pin_quota)]
+    pub(crate) pin_quota: Option<PinQuota>,
     /// Who answers the tenant over IPv6, for packets that are too big or may go nowhere
     #[arg(long, value_name = "ADDR")]
     pub(crate) gateway6: Option<Ipv6Addr>,
@@ -492,6 +494,13 @@ fn argument(text: &str) -> Result<Argument, ArgumentError> {
     };
     let number = number.map_err(|_| ArgumentError)?;
     Argument::new(number).map_err(|_| ArgumentError)
+}
+
+fn pin_quota(text: &str) -> Result<PinQuota, ParseIntError> {
+    match text {
+        "unlimited" => Ok(PinQuota::UNLIMITED),
+        text => text.parse().map(PinQuota),
+    }
 }
 
 #[derive(Debug, Args)]

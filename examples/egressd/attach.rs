@@ -9,7 +9,7 @@ use std::time::Duration;
 use guideway::control::kernel::LiveRoutes;
 use guideway::control::netlink::Resolver;
 use guideway::control::{install, Install, Installed};
-use guideway::egress::{interfaces_of, Attached, Egress, Loader, Writer};
+use guideway::egress::{interfaces_of, Attached, Egress, InterfaceWarning, Loader, Writer};
 use guideway::error::ErrorKind;
 use guideway::kernel::netdev;
 use guideway::kernel::statedir::StateDir;
@@ -34,7 +34,6 @@ pub(crate) fn run(arguments: &TenantArgs, flags: &Flags, output: &Output) -> Res
         return Err(Failure::new(ErrorKind::NotFound, message).about(name));
     };
     let ifindex = interface.index;
-    let tenant = tenant(arguments);
     // Found before anything is held: nobody waits for the network then.
     let ordered = ordered(&config)?;
     let dir = StateDir::egress_at(&config.state_dir);
@@ -48,12 +47,22 @@ pub(crate) fn run(arguments: &TenantArgs, flags: &Flags, output: &Output) -> Res
         let message = format!("the tenant is not served: {error}");
         Failure::new(kind, message).about(name)
     };
-    let before = {
+    let (tenant, warnings, before) = {
         let guard = egress.write_routes(arguments.wait());
         let guard = guard.map_err(|error| refused(error.kind(), &error))?;
+        let known = guard.tenant(TableId::new(arguments.table));
+        let known = known.map_err(|error| refused(error.kind(), &error))?;
+        // What its other interfaces have must be the same here.
+        let quota = match known {
+            Some(known) => known.pin_quota,
+            None => PinQuota::share_of(egress.limits().pins()),
+        };
+        let tenant = tenant(arguments, quota);
         let checked = guard.check_interface(ifindex, &tenant);
         checked.map_err(|error| refused(error.kind(), &error))?;
-        Before::look(&dir, &egress, ifindex, tenant.table)?
+        let warnings = egress.tenant_warnings(&interface, &tenant, &config.uplinks)?;
+        let before = Before::look(&dir, &egress, ifindex, tenant.table)?;
+        (tenant, warnings, before)
     };
 
     // Without a row for the interface its packets pass as before.
@@ -86,10 +95,10 @@ pub(crate) fn run(arguments: &TenantArgs, flags: &Flags, output: &Output) -> Res
         Failure::new(kind, message).about(name)
     })?;
     drop(writer);
-    let document = document(arguments, &attached, &installed, &replaced);
+    let document = document(arguments, &attached, &installed, &replaced, &warnings);
     match output.is_json() {
         true => output.print(&json(&document))?,
-        false => output.print(&text(arguments, &installed, &replaced))?,
+        false => output.print(&text(arguments, &installed, &replaced, &warnings))?,
     };
     Ok(Done::Well)
 }
@@ -216,12 +225,12 @@ fn forget_gone(
     Ok(gone)
 }
 
-fn tenant(arguments: &TenantArgs) -> Tenant {
+fn tenant(arguments: &TenantArgs, quota: PinQuota) -> Tenant {
     let tenant = Tenant::new(TableId::new(arguments.table), arguments.argument);
     let answered = arguments.gateway6.is_some() || arguments.gateway4.is_some();
     Tenant {
         hash_table: arguments.hash_table.map_or(tenant.hash_table, HashTable),
-        pin_quota: arguments.pin_quota.map_or(tenant.pin_quota, PinQuota),
+        pin_quota: arguments.pin_quota.unwrap_or(quota),
         icmp: answered,
         gateway6: arguments.gateway6,
         gateway4: arguments.gateway4,
@@ -247,6 +256,7 @@ fn document(
     attached: &Attached,
     installed: &Installed,
     replaced: &[u32],
+    warnings: &[InterfaceWarning],
 ) -> Value {
     let way = match attached {
         Attached::Tcx { link_id } => json!({"way": "tcx", "link_id": link_id}),
@@ -257,6 +267,9 @@ fn document(
     };
     let classes = installed.classes.iter();
     let classes = classes.map(|(class, placed)| (class.to_string(), placed.to_string().into()));
+    let warnings = warnings.iter();
+    let warnings =
+        warnings.map(|warning| json!({"code": warning.code(), "message": warning.to_string()}));
     json!({
         "schema": "guideway.egress.attach/v1",
         "interface": arguments.interface,
@@ -264,10 +277,16 @@ fn document(
         "attachment": way,
         "replaced": replaced,
         "routes": classes.collect::<serde_json::Map<String, Value>>(),
+        "warnings": warnings.collect::<Vec<_>>(),
     })
 }
 
-fn text(arguments: &TenantArgs, installed: &Installed, replaced: &[u32]) -> String {
+fn text(
+    arguments: &TenantArgs,
+    installed: &Installed,
+    replaced: &[u32],
+    warnings: &[InterfaceWarning],
+) -> String {
     let TenantArgs {
         interface, table, ..
     } = arguments;
@@ -279,6 +298,9 @@ fn text(arguments: &TenantArgs, installed: &Installed, replaced: &[u32]) -> Stri
     }
     for (class, placed) in &installed.classes {
         text.push_str(&format!("  {class}: {placed}\n"));
+    }
+    for warning in warnings {
+        text.push_str(&format!("warning: {}: {warning}\n", warning.code()));
     }
     text
 }

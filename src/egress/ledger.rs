@@ -229,7 +229,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// Whether the row of an interface can be written, and its tenant's Argument is its own.
+    /// Whether routes of a tenant and the row of its interface can be written, and its Argument is
+    /// its own.
     pub(super) fn check_interface(
         &self,
         egress: &Egress,
@@ -237,6 +238,8 @@ impl Ledger {
         tenant: &Tenant,
     ) -> Result<(), RouteError> {
         self.check_interfaces(egress, &BTreeMap::from([(ifindex, *tenant)]), false)?;
+        // Who writes routes first has to agree with what this interface says until then, too.
+        self.agree(egress, tenant)?;
         let taken = self.with_tenants(egress, |tenants| {
             let mut rows = tenants.rows().iter();
             let other = rows.find(|(_, other)| {

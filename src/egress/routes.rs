@@ -196,9 +196,9 @@ impl RouteWriteGuard<'_> {
         self.ledger.put_interfaces(self.egress, interfaces, true)
     }
 
-    /// Whether [`add_interface`](Self::add_interface) would refuse, as far as that is known before,
-    /// and whether the tenant's Argument is its own; nothing is changed. For who writes routes, or
-    /// attaches, before the interface is added.
+    /// Whether [`install`](Self::install) and then [`add_interface`](Self::add_interface) would refuse
+    /// the tenant, as far as that is known before, and whether its Argument is its own; nothing is
+    /// changed. For who attaches before.
     ///
     /// # Errors
     /// As there, or [`RouteError::ArgumentTaken`].

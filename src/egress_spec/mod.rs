@@ -93,6 +93,7 @@ pub use spec::{
     ClassSpec, InterfaceSpec, Limits, NextHopSpec, RouteSpec, RouteTo, ShardSpec, Spec, TenantSpec,
     SCHEMA,
 };
+pub(crate) use warn::UNANSWERED;
 pub use warn::{Warning, WarningCode};
 
 use crate::document::tree::Node;

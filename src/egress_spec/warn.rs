@@ -34,6 +34,10 @@ choice! {
     }
 }
 
+/// What is missing where nobody can answer a tenant, and what follows.
+pub(crate) const UNANSWERED: &str = "no gateway address that could answer: packets that are too \
+                                     big, or may go nowhere, are dropped without a word";
+
 /// Something that works but may not be what was meant.
 pub type Warning = fault::Warning<WarningCode>;
 
@@ -152,9 +156,7 @@ impl Spec {
                 format!("{}/interfaces", tenant.pointer()),
                 WarningCode::NoGateway,
                 format!(
-                    "{} of {} interfaces of tenant {table} ({} first) have no gateway address that \
-                     could answer: packets that are too big, or may go nowhere, are dropped without \
-                     a word",
+                    "{} of {} interfaces of tenant {table} ({} first) have {UNANSWERED}",
                     mute.len(),
                     tenant.interfaces.len(),
                     first.name

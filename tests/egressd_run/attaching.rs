@@ -3,7 +3,7 @@
 
 use guideway::egress::{Egress, Limits, Loader};
 use guideway::kernel::statedir::StateRoot;
-use guideway::tenant::Tenant;
+use guideway::tenant::{PinQuota, Tenant};
 use serde_json::Value;
 
 use crate::daemon::*;
@@ -104,5 +104,60 @@ fn routes_that_there_is_no_room_for_leave_no_program_at_the_interface() {
         let error = attach(node, "tap1", &["--table=43", "--argument=0x2a6"]);
         says(&error.fails(1, "kernel"), "no room for more than 1 routes");
         assert_eq!(all(&egress()), before);
+    });
+}
+
+/// The names of what was warned of.
+fn warned(ran: &Ran) -> Vec<String> {
+    let document: Value = serde_json::from_str(&ran.stdout).expect("JSON");
+    let warnings = document["warnings"].as_array().expect("a list").iter();
+    let code = |warning: &Value| warning["code"].as_str().expect("text").to_owned();
+    warnings.map(code).collect()
+}
+
+#[test]
+fn what_may_not_be_what_was_meant_is_warned_of() {
+    on_node("warned", |node| {
+        node.manifest("a.json", shard(0x10));
+        node.once(&[]).exits(0);
+        let answered = ["--table=42", "--argument=0x2a5", "--gateway6=fe80::1"];
+        assert!(warned(&attach(node, "tap0", &answered).exits(0)).is_empty());
+        let own = ["--table=43", "--argument=0x2a6"];
+        let ran = attach(node, "tap1", &own).exits(0);
+        assert_eq!(warned(&ran), ["no-gateway"]);
+        let own = ["--table=44", "--argument=0x2a7", "--gateway4=192.0.2.1"];
+        let ran = attach(node, "lo", &own).exits(0);
+        assert_eq!(warned(&ran), ["loopback"]);
+        // Members of the group are reached by it, whatever the uplinks are said to be.
+        let own = ["--table=45", "--argument=0x2a8", "--gateway4=192.0.2.1"];
+        let verb = [&["-o", "json", "attach", "uplink0"], &own[..]].concat();
+        for more in [&[][..], &["--uplinks=peer0"]] {
+            assert_eq!(warned(&node.ran(&verb, more).exits(0)), ["tenant-uplink"]);
+        }
+        let text = node.ran(&verb[2..], &[]).exits(0).stdout;
+        assert!(text.contains("warning: tenant-uplink: "), "{text}");
+    });
+}
+
+#[test]
+fn a_tenant_has_its_share_of_the_pins_unless_something_else_is_said() {
+    on_node("quota", |node| {
+        node.manifest("a.json", shard(0x10));
+        node.once(&["--pins=32768"]).exits(0);
+        let quota = |interface: &str| {
+            let rows = egress().tenants().expect("readable");
+            rows[&ifindex(interface)].pin_quota
+        };
+        attach(node, "tap0", &["--table=42", "--argument=0x2a5"]).exits(0);
+        assert_eq!(quota("tap0"), PinQuota::share_of(32768));
+        let own = ["--table=43", "--argument=0x2a6", "--pin-quota=unlimited"];
+        attach(node, "tap1", &own).exits(0);
+        assert_eq!(quota("tap1"), PinQuota::UNLIMITED);
+        // Another interface of the tenant takes what it has.
+        attach(node, "lo", &own[..2]).exits(0);
+        assert_eq!(quota("lo"), PinQuota::UNLIMITED);
+        let other = ["--table=42", "--argument=0x2a5", "--pin-quota=7"];
+        let error = attach(node, "tap0", &other).fails(4, "conflict");
+        says(&error, "pin_quota 7 of table 42 is 2048");
     });
 }

@@ -93,7 +93,10 @@ rows! {
         "Whether packets that no shard takes are dropped silently or answered";
     INSTALL_POLICY: Text "install-policy" "INSTALL_POLICY" Some("allow-empty"),
         "allow-empty, ordered or require-active",
-        "What attach does for a class that has no active shard";
+        "What attach does for a class of hashed mode that has a group without an active shard: \
+         allow-empty leads to the group, whose packets are dropped until a shard is active; ordered \
+         to the first of --shard-sids that is reached, until then, or to the group if none is; \
+         require-active refuses the tenant if the group has shards at all";
     SWEEP: Text "sweep" "SWEEP" Some("30s"),
         "a duration from 5s to 10min",
         "Time between sweeps where nothing asks for one";
