@@ -433,7 +433,7 @@ impl UpgradeArgs {
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
     /// Sweep once and end: 0 if all is in line, 3 if not all of it could be done, 5 if no list of
-    /// shards is known
+    /// shards is known, or no shard takes the packets of a class
     #[arg(long)]
     pub(crate) once: bool,
     /// Print each value and where it was said, and end

@@ -20,12 +20,15 @@ pub(crate) fn run(arguments: &CheckArgs, flags: &Flags, output: &Output) -> Resu
         // What an API server lists is known only to who may ask it.
         SourceChoice::Kube(_) => None,
     };
+    let unserving = loaded.config.serves_nobody();
+    let warnings: Vec<_> = unserving.into_iter().collect();
     let document = {
         let shards = list.as_ref().map(|list| list.shards.len());
         let faults = list.iter().flat_map(|list| &list.faults);
         let faults: Vec<_> = faults.map(ToString::to_string).collect();
         let mut document = json!({
             "schema": "guideway.egress.check/v1", "shards": shards, "faults": faults,
+            "warnings": warnings,
         });
         if arguments.print_config {
             document["config"] = loaded.document();
@@ -50,6 +53,9 @@ pub(crate) fn run(arguments: &CheckArgs, flags: &Flags, output: &Output) -> Resu
         for fault in list.iter().flat_map(|list| &list.faults) {
             text.push_str(&format!("  left out: {fault}\n"));
         }
+        for warning in &warnings {
+            text.push_str(&format!("  warning: {warning}\n"));
+        }
         text
     };
     match output.is_json() {
@@ -57,7 +63,7 @@ pub(crate) fn run(arguments: &CheckArgs, flags: &Flags, output: &Output) -> Resu
         false => output.print(&text())?,
     };
     let left_out = list.is_some_and(|list| !list.faults.is_empty());
-    Ok(Done::degraded_if(left_out))
+    Ok(Done::degraded_if(left_out || unserving.is_some()))
 }
 
 /// What the files hold now.

@@ -100,7 +100,7 @@ pub enum Problem {
         sid: BaseSid,
     },
     /// In ordered mode no static SID is reached: routes that there are stay as they are.
-    #[error("{class}: none of {sids} static SIDs is reached; {routes} routes stay as they are")]
+    #[error("{class}: {}; {routes} routes stay as they are", unresolved(*sids))]
     Unresolved {
         /// The class.
         class: Class,
@@ -229,6 +229,14 @@ impl Problem {
             Self::TenantDisagrees { .. } => "tenant-disagrees",
             Self::TenantUnknown { .. } => "tenant-unknown",
         }
+    }
+}
+
+/// Why no static SID is there to lead routes to.
+fn unresolved(sids: usize) -> String {
+    match sids {
+        0 => "no static SID is configured".to_owned(),
+        sids => format!("none of {sids} static SIDs is reached"),
     }
 }
 

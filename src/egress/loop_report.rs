@@ -4,6 +4,7 @@
 //! It is a record beside the snapshots: gone when they are, whole whenever it is read, and there when
 //! the process that wrote it is not. Packets and the loop itself never read it.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -57,6 +58,10 @@ pub struct LoopReport {
     pub interval_ns: Option<u64>,
     /// Why no current list of shards is held; none if one is, or if none is needed.
     pub unsynced: Option<String>,
+    /// In ordered mode, classes whose packets are led to no shard that is reached, and why. In the
+    /// other one their groups tell.
+    #[serde(default)]
+    pub unserved: BTreeMap<String, String>,
     /// Since when a success is due: when the loop began, or a success before.
     pub since_ns: u64,
     /// When the last sweep ended.
@@ -79,6 +84,7 @@ impl LoopReport {
             pool_min_active: 0,
             interval_ns: None,
             unsynced: None,
+            unserved: BTreeMap::new(),
             since_ns: now_ns,
             swept_ns: now_ns,
             succeeded_ns: None,

@@ -13,13 +13,15 @@ fn shards_are_counted_and_objects_at_fault_are_told() {
     let directory = Directory::new("source");
     let source = format!("dir:{}", directory.0.display());
     directory.write("a.json", shard("a", SID));
-    let document = check(&[("source", &source)], &[]).exits(0).object();
+    let hashed = [("source", source.as_str()), ("mode", "hashed")];
+    let document = check(&hashed, &[]).exits(0).object();
     assert_eq!(
         (&document["shards"], &document["faults"]),
         (&json!(1), &json!([]))
     );
+    assert_eq!(document["warnings"], json!([]));
     let bad = directory.write("b.json", format!("{:#}", shard("b", "nonsense")));
-    let ran = check(&[("source", &source)], &[]).exits(5);
+    let ran = check(&hashed, &[]).exits(5);
     let document = ran.object();
     assert_eq!(document["shards"], 1);
     let fault = document["faults"][0].as_str().expect("a fault");
@@ -62,7 +64,9 @@ fn people_see_values_and_where_they_were_said() {
     let directory = Directory::new("text");
     let source = format!("--source=dir:{}", directory.0.display());
     let node = "--node-sid=2001:db8:ff01:1:e000::";
-    let arguments = ["check", "--print-config", "--uplinks=up0", node, &source];
+    let shard = format!("--shard-sids={SID}");
+    let needed = ["--uplinks=up0", node, &shard, &source];
+    let arguments = [&["check", "--print-config"], &needed[..]].concat();
     let text = Ran::with("egressd", &arguments).exits(0).stdout;
     let line = |name: &str| {
         let mut lines = text.lines().filter(|line| line.starts_with(name));
@@ -77,6 +81,33 @@ fn people_see_values_and_where_they_were_said() {
         text.ends_with("accepted; 0 shards, 0 objects left out\n"),
         "{text}"
     );
-    let quiet = Ran::with("egressd", &["check", "--uplinks=up0", node, &source]).exits(0);
+    let quiet = Ran::with("egressd", &[&["check"], &needed[..]].concat()).exits(0);
     assert_eq!(quiet.stdout.lines().count(), 1);
+}
+
+#[test]
+fn ordered_mode_without_a_shard_of_its_list_is_told_to_serve_nobody() {
+    let document = check(&[], &[]).exits(5).object();
+    let warnings = document["warnings"].as_array().expect("a list");
+    let [warning] = &warnings[..] else {
+        panic!("{document}");
+    };
+    let words = "--mode ordered without --shard-sids";
+    assert!(
+        warning.as_str().is_some_and(|text| text.contains(words)),
+        "{warning}"
+    );
+    for served in [("shard-sids", SID), ("mode", "hashed")] {
+        let document = check(&[served], &[]).exits(0).object();
+        assert_eq!(document["warnings"], json!([]), "{served:?}");
+    }
+    let directory = Directory::new("nobody");
+    let source = format!("--source=dir:{}", directory.0.display());
+    let node = "--node-sid=2001:db8:ff01:1:e000::";
+    let ran = Ran::with("egressd", &["check", "--uplinks=up0", node, &source]).exits(5);
+    assert!(
+        ran.stdout.contains(&format!("  warning: {words}")),
+        "{}",
+        ran.stdout
+    );
 }

@@ -170,7 +170,7 @@ fn a_tenant_that_nobody_would_serve_is_refused_where_that_is_asked_for() {
     on_node("nobody", |node| {
         node.manifest("a.json", shard(0x10));
         Node::unroute(0x10);
-        node.once(&[]).exits(0);
+        node.once(&[]).exits(5);
         let attach = [
             "-o",
             "json",

@@ -83,6 +83,37 @@ fn status_tells_what_the_loop_knows() {
 }
 
 #[test]
+fn ordered_mode_without_a_shard_that_is_reached_serves_nobody() {
+    on_node("unserved", |node| {
+        let ordered = ["--mode=ordered"];
+        node.once(&ordered).exits(5);
+        let daemon = node.start(&ordered);
+        daemon.says("ready");
+        finds(&[("unserved-class", "nat66")], &daemon);
+        let message = |status: Value| status["findings"][0]["message"].to_string();
+        let why = message(status());
+        assert!(why.contains("no static SID is configured"), "{why}");
+        daemon.tells("problem", "nat66: no static SID is configured");
+        daemon.stop();
+
+        let sids = format!("--shard-sids={}", sid(0x10));
+        let ordered = ["--mode=ordered", sids.as_str()];
+        let daemon = node.start(&ordered);
+        daemon.says("ready");
+        finds(&[], &daemon);
+        Node::unroute(0x10);
+        finds(&[("unserved-class", "nat66")], &daemon);
+        let why = message(status());
+        assert!(why.contains("none of 1 static SIDs is reached"), "{why}");
+        daemon.stop();
+        node.once(&ordered).exits(5);
+        Node::route(0x10);
+        node.once(&ordered).exits(0);
+        Ran::with("egressd", &["status"]).exits(0);
+    });
+}
+
+#[test]
 fn a_daemon_that_is_gone_is_missed_after_four_intervals() {
     on_node("missed", |node| {
         node.manifest("a.json", shard(0x10));

@@ -10,7 +10,7 @@ use guideway::control::kernel::Failure as SweepFailure;
 use guideway::control::machine::{Action, Machine, Timing, Trigger};
 use guideway::control::netlink::Monitor;
 use guideway::control::source::Source;
-use guideway::control::sweep::asked;
+use guideway::control::sweep::{asked, Swept};
 use guideway::control::{Desired, Mode};
 use guideway::egress::interfaces_of;
 use guideway::egress::pins::Table;
@@ -76,6 +76,12 @@ enum Turn {
     Swept(Result<Round, SweepFailure>),
     End,
     Nothing,
+}
+
+/// Whether each configured class has a shard that takes its packets.
+fn is_served(swept: &Swept) -> bool {
+    let mut classes = swept.plan.effect.classes.iter();
+    classes.all(|class| class.served || !class.configured)
 }
 
 /// The times that the loop keeps.
@@ -258,6 +264,7 @@ impl Control {
             (Some(_), _) => Round::Partial,
             (None, _) if !swept.is_complete() => Round::Partial,
             (None, false) => Round::Degraded,
+            (None, true) if !is_served(&swept) => Round::Degraded,
             (None, true) => Round::Complete,
         })
     }

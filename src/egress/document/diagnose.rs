@@ -71,6 +71,9 @@ impl Look {
             find(FindingCode::Unsynced, "loop", why.clone());
         }
         if report.mode != LoopMode::Hashed {
+            for (class, why) in &report.unserved {
+                find(FindingCode::UnservedClass, class, why.clone());
+            }
             return;
         }
         let minimum = report.pool_min_active;

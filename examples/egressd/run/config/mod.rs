@@ -102,6 +102,16 @@ impl Config {
         }
     }
 
+    /// Why no class is ever served, whatever the source lists and the node reaches; none if that
+    /// depends.
+    pub(crate) fn serves_nobody(&self) -> Option<&'static str> {
+        let nobody = self.mode == Mode::Ordered && self.shard_sids.is_empty();
+        nobody.then_some(
+            "--mode ordered without --shard-sids: no class ever has a shard, and packets of new \
+             tenants are dropped",
+        )
+    }
+
     /// Whether a process that runs by `before` can go on by this.
     ///
     /// # Errors
