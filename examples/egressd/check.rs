@@ -15,13 +15,19 @@ use crate::tool::{json, Done, Failure, Output};
 
 pub(crate) fn run(arguments: &CheckArgs, flags: &Flags, output: &Output) -> Result<Done, Failure> {
     let loaded = load(flags)?;
+    let mut passed_over = Vec::new();
     let list = match &loaded.config.source {
-        SourceChoice::Files(place) => Some(read(place)?),
+        SourceChoice::Files(place) => {
+            let (list, others) = read(place)?;
+            passed_over = others;
+            Some(list)
+        }
         // What an API server lists is known only to who may ask it.
         SourceChoice::Kube(_) => None,
     };
     let unserving = loaded.config.serves_nobody();
-    let warnings: Vec<_> = unserving.into_iter().collect();
+    let unserved = unserving.map(str::to_owned).into_iter();
+    let warnings: Vec<_> = unserved.chain(passed_over).collect();
     let document = {
         let shards = list.as_ref().map(|list| list.shards.len());
         let faults = list.iter().flat_map(|list| &list.faults);
@@ -66,13 +72,13 @@ pub(crate) fn run(arguments: &CheckArgs, flags: &Flags, output: &Output) -> Resu
     Ok(Done::degraded_if(left_out || unserving.is_some()))
 }
 
-/// What the files hold now.
-fn read(place: &Place) -> Result<ShardList, Failure> {
+/// What the files hold now, and which others are not read.
+fn read(place: &Place) -> Result<(ShardList, Vec<String>), Failure> {
     let mut source = FileSource::new(place.clone())
         .map_err(|error| Failure::new(error.kind(), error).about(place))?;
     source.refresh(Duration::ZERO);
     match source.latest() {
-        Known::Known(list) => Ok(list),
+        Known::Known(list) => Ok((list, source.passed_over())),
         _ => {
             let why = source.failure().unwrap_or_default();
             let message = format!("the shards of {place} are unknown: {why}");

@@ -37,7 +37,7 @@ pub enum Place {
     /// This file.
     File(PathBuf),
     /// The files of this directory whose names end in `.json` and do not begin with a dot, not
-    /// those of directories in it.
+    /// those of directories in it. Others are [passed over](Source::passed_over).
     Directory(PathBuf),
 }
 
@@ -78,6 +78,8 @@ pub struct FileSource {
     watch: Watch,
     /// What each file held when it was last read well; nothing if it never was.
     files: BTreeMap<OsString, Option<ShardList>>,
+    /// Names of other files in the directory, as of the last time it was listed.
+    others: Vec<OsString>,
     /// Whether everything was read once.
     complete: bool,
     /// What cannot be read, and since when something could not.
@@ -102,6 +104,7 @@ impl FileSource {
             watch: Watch::new()?,
             place,
             files: BTreeMap::new(),
+            others: Vec::new(),
             complete: false,
             failure: None,
             errors: SourceErrors::default(),
@@ -150,7 +153,10 @@ impl FileSource {
     /// Reads a directory and the files in it. If it cannot be listed everything stays as it was.
     fn read_directory(&mut self, directory: &Path) -> Vec<Unread> {
         let names = match names(directory) {
-            Ok(names) => names,
+            Ok((names, others)) => {
+                self.others = others;
+                names
+            }
             Err(error) => return vec![Unread::io(directory, "list", &error)],
         };
         self.files.retain(|name, _| names.contains(name));
@@ -220,6 +226,23 @@ impl Source for FileSource {
         self.failure = Some((why.join("; "), since));
     }
 
+    fn passed_over(&self) -> Vec<String> {
+        let directory = self.place.path();
+        let others = self.others.iter().take(MOST_NAMED);
+        let mut texts: Vec<_> = others
+            .map(|name| {
+                let path = directory.join(name);
+                let path = path.display();
+                format!("{path} is not read: only files whose names end in .json are")
+            })
+            .collect();
+        if let Some(more @ 1..) = self.others.len().checked_sub(MOST_NAMED) {
+            let directory = directory.display();
+            texts.push(format!("{more} more files in {directory} are not read"));
+        }
+        texts
+    }
+
     fn errors(&self) -> SourceErrors {
         self.errors
     }
@@ -251,17 +274,30 @@ fn is_manifest(name: &OsStr) -> bool {
     bytes.ends_with(b".json") && !bytes.starts_with(b".")
 }
 
-/// Names of the manifests in a directory, sorted.
-fn names(directory: &Path) -> io::Result<Vec<OsString>> {
-    let mut names = Vec::new();
+/// Whether a name in a directory is hidden, or one that editors and writers use until they rename.
+fn is_passing(name: &OsStr) -> bool {
+    let bytes = name.as_encoded_bytes();
+    let ends = [&b"~"[..], b".tmp", b".swp"];
+    bytes.starts_with(b".") || ends.iter().any(|end| bytes.ends_with(end))
+}
+
+/// Names of the manifests in a directory, and of other files that may be meant to be some, sorted.
+fn names(directory: &Path) -> io::Result<(Vec<OsString>, Vec<OsString>)> {
+    let (mut names, mut others) = (Vec::new(), Vec::new());
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
-        if is_manifest(&entry.file_name()) && !entry.file_type()?.is_dir() {
-            names.push(entry.file_name());
+        let name = entry.file_name();
+        if is_manifest(&name) {
+            if !entry.file_type()?.is_dir() {
+                names.push(name);
+            }
+        } else if !is_passing(&name) && entry.file_type().is_ok_and(|kind| !kind.is_dir()) {
+            others.push(name);
         }
     }
     names.sort_unstable();
-    Ok(names)
+    others.sort_unstable();
+    Ok((names, others))
 }
 
 /// Reads a file, never waiting for a writer: what is no regular file is refused.

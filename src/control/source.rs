@@ -29,6 +29,12 @@ pub trait Source: Send {
         let _ = now;
     }
 
+    /// What there is that looks as if it were meant, and is not read, in words: the first of it. The
+    /// list is complete without it.
+    fn passed_over(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// How often reading failed.
     fn errors(&self) -> SourceErrors;
 

@@ -38,6 +38,33 @@ fn shards_are_counted_and_objects_at_fault_are_told() {
 }
 
 #[test]
+fn files_that_are_passed_over_are_named() {
+    let directory = Directory::new("others");
+    let source = format!("dir:{}", directory.0.display());
+    let hashed = [("source", source.as_str()), ("mode", "hashed")];
+    directory.write("a.json", shard("a", SID));
+    for passing in [".hidden.yaml", "a.json~", "b.json.tmp"] {
+        directory.write(passing, "");
+    }
+    std::fs::create_dir(directory.0.join("old.JSON")).expect("a directory");
+    let document = check(&hashed, &[]).exits(0).object();
+    assert_eq!(document["warnings"], json!([]));
+    let others = ["b.JSON", "c.YAML", "d.yml"];
+    let paths = others.map(|name| directory.write(name, shard("b", SID)));
+    let document = check(&hashed, &[]).exits(0).object();
+    assert_eq!(document["shards"], 1);
+    let wanted =
+        paths.map(|path| format!("{path} is not read: only files whose names end in .json are"));
+    assert_eq!(document["warnings"], json!(wanted));
+    for name in ["e", "f"] {
+        directory.write(name, "");
+    }
+    let document = check(&hashed, &[]).exits(0).object();
+    let more = document["warnings"][4].as_str().expect("text");
+    assert!(more.starts_with("1 more files in "), "{document}");
+}
+
+#[test]
 fn a_source_that_is_not_known_is_an_error_with_file_and_line() {
     let directory = Directory::new("broken");
     let source = format!("dir:{}", directory.0.display());

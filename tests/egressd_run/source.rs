@@ -59,6 +59,26 @@ fn an_object_at_fault_is_named_and_costs_no_other_anything() {
 }
 
 #[test]
+fn a_file_that_is_passed_over_is_told_once() {
+    on_node("passed", |node| {
+        node.manifest("a.json", shard(0x10));
+        node.manifest("b.JSON", shard(0x11));
+        let daemon = node.ready(&[]);
+        node.has_active(&[0x10], &daemon);
+        daemon.tells("problem", "b.JSON is not read");
+        node.manifest("c.json", shard(0x12));
+        node.has_active(&[0x10, 0x12], &daemon);
+        let problems = daemon.messages("problem");
+        let told = problems.iter().filter(|text| text.contains("b.JSON"));
+        assert_eq!(told.count(), 1, "{}", daemon.log());
+        node.remove("b.JSON");
+        daemon.signal(Signal::SIGHUP);
+        daemon.tells("problem-over", "b.JSON is not read");
+        daemon.stop();
+    });
+}
+
+#[test]
 fn before_the_first_list_nothing_is_published_and_what_is_published_stays() {
     on_node("unknown", |node| {
         let shards = node.path("shards");

@@ -237,6 +237,9 @@ impl Control {
         // Nobody reads the list in the other mode.
         let hashed = done.desired.mode == Mode::Hashed;
         let mut wrong = report::wrong(&done, self.source.failure().filter(|_| hashed));
+        if hashed {
+            wrong.extend(report::passed_over(self.source.as_ref()));
+        }
         let untidy = self.untidy.iter();
         wrong.extend(untidy.map(|(_, why)| report::untidy(why)));
         self.log.standing(time, wrong);

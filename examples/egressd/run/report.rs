@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! What there is to say of a sweep.
 
+use guideway::control::source::Source;
 use guideway::control::sweep::Swept;
 use guideway::control::Outcome;
 use guideway::control::{Desired, Mode, Pool, Problem, Step};
@@ -107,6 +108,14 @@ fn problems(done: &Done, source: Option<String>) -> Vec<String> {
         wrong.push(format!("status cannot be told what was done: {error}"));
     }
     wrong
+}
+
+/// What of the source is not read, though it may be meant.
+pub(crate) fn passed_over(source: &dyn Source) -> Vec<Wrong> {
+    let texts = source.passed_over().into_iter();
+    texts
+        .map(|text| Wrong::Problem(format!("source: {text}")))
+        .collect()
 }
 
 /// That idle pins stay.
