@@ -5,12 +5,14 @@
 //! the process that wrote it is not. Packets and the loop itself never read it.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::instance::{Egress, Writer};
 use crate::error::ErrorKind;
+use crate::kernel::map::Map;
 use crate::kernel::record::{self, RecordError};
 use crate::kernel::statedir::Section;
 use crate::kernel::SysError;
@@ -159,6 +161,19 @@ impl Egress {
         };
         let report = serde_json::from_slice(&bytes).map_err(LoopReportError::Corrupt)?;
         Ok(Some(report))
+    }
+
+    /// Keeps what the loop said last for an instance that takes this one's place: `pin` tells where,
+    /// by its name.
+    pub(super) fn keep_loop_report(
+        &self,
+        pin: impl FnOnce(&str) -> PathBuf,
+    ) -> Result<(), SysError> {
+        match Map::open_any(&self.dir.pin(Section::Generations, PIN)) {
+            Ok(record) => record.pin(&pin(PIN)),
+            // Nobody said anything, or what is there is no record.
+            Err(_) => Ok(()),
+        }
     }
 }
 

@@ -206,6 +206,32 @@ fn a_loop_that_does_not_do_its_work_is_degraded() {
 }
 
 #[test]
+fn what_the_loop_said_is_kept_by_a_migration() {
+    isolated("tool_egress::kept_loop", || {
+        machine();
+        let files = Files::new("kept-loop");
+        let mut spec = document();
+        egressd(&["apply", &files.write("spec.json", &spec)]).exits(0);
+        let mut report = sound();
+        report.interval_ns = Some(1_000_000);
+        report.swept(clock::monotonic_ns(), []);
+        writer().report_loop(&report).expect("told");
+        std::thread::sleep(Duration::from_millis(5));
+        assert_eq!(found(&status(5)), [["stale-sweep", "loop", "error"]]);
+        spec["limits"]["pins"] = json!(8192);
+        let more = files.write("more.json", &spec);
+        egressd(&["migrate", &more]).exits(0);
+        assert_eq!(found(&status(5)), [["stale-sweep", "loop", "error"]]);
+        // The next one takes over from it.
+        let mut writer = writer();
+        assert_eq!(writer.loop_report().expect("readable"), Some(report));
+        writer.report_loop(&sound()).expect("told");
+        drop(writer);
+        assert_eq!(found(&status(0)), [[""; 3]; 0]);
+    });
+}
+
+#[test]
 fn successes_of_the_loop_before_count_and_its_beginning() {
     let mut first = LoopReport::new(LoopMode::Hashed, 1_000);
     first.interval_ns = Some(100);

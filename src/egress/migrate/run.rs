@@ -184,6 +184,9 @@ impl Migration<'_> {
             plan(&self.old, &self.wanted, self.version)?;
             copy.rows(copied).map_err(instance)?;
             copied.groups = copy.snapshots(|name| draft.pin(Section::Generations, name))?;
+            // That nobody keeps the instance in line is found afterwards, too.
+            let keep = |name: &str| draft.pin(Section::Generations, name);
+            self.old.keep_loop_report(keep).map_err(instance)?;
             for (ifindex, holder) in takeover.holders() {
                 holder.keep(*ifindex, new.program.id(), |name| {
                     draft.pin(Section::Links, name)
