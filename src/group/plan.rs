@@ -65,6 +65,7 @@ pub struct GroupPlan {
     upstream_compatible: bool,
     rewrites_routes: bool,
     moves_unpinned: bool,
+    changes_settings: bool,
     repairs: bool,
     warnings: Vec<Warning>,
 }
@@ -355,6 +356,7 @@ fn finish(
         ),
         rewrites_routes,
         moves_unpinned,
+        changes_settings: continues.is_some_and(|before| before.settings != wanted.settings),
         repairs: context.rewrite,
         warnings: warnings(continues, &snapshot, &table),
         snapshot,
@@ -454,6 +456,13 @@ impl GroupPlan {
     #[must_use]
     pub const fn moves_unpinned(&self) -> bool {
         self.moves_unpinned
+    }
+
+    /// Whether how the group treats packets changes: what it hashes, its pins, what it does with
+    /// packets that nobody takes.
+    #[must_use]
+    pub const fn changes_settings(&self) -> bool {
+        self.changes_settings
     }
 
     /// Whether what is published is damaged, so that it is written anew.

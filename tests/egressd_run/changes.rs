@@ -130,6 +130,11 @@ fn a_hangup_reads_the_file_anew_and_refuses_what_makes_no_sense() {
         daemon.signal(Signal::SIGHUP);
         daemon.tells("configuration", "in force");
         assert!(within(PATIENCE, || idle() == 7200), "{}", daemon.log());
+        // Nobody joins or leaves, and the line says what is changed.
+        daemon.tells(
+            "step",
+            "nat66 treats packets otherwise, by the same members",
+        );
         // The tenant that was there before gets the route of the new class.
         let routes = || {
             let mut routes = 0;

@@ -200,7 +200,13 @@ fn changes(plans: &[GroupPlan]) -> String {
             _ if plan.repairs() => format!("{class} is damaged, and written anew"),
             _ => {
                 let (joined, left) = (plan.joined().len(), plan.left().len());
-                format!("{class} changes ({joined} join, {left} leave)")
+                match (plan.changes_settings(), joined + left) {
+                    (true, 0) => format!("{class} treats packets otherwise, by the same members"),
+                    (true, _) => format!(
+                        "{class} changes ({joined} join, {left} leave) and treats packets otherwise"
+                    ),
+                    (false, _) => format!("{class} changes ({joined} join, {left} leave)"),
+                }
             }
         }
     });
