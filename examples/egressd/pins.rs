@@ -146,5 +146,8 @@ fn sweep_text(swept: &SweepDocument) -> String {
     for (count, what) in left.iter().filter(|(count, _)| *count > 0) {
         text.push_str(&format!("  {count} {what}\n"));
     }
+    for (table, more) in &swept.recounted {
+        text.push_str(&format!("  count of table {table} made right: {more:+}\n"));
+    }
     text
 }

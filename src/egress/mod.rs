@@ -16,6 +16,7 @@
 //! Minimum kernel: 6.1; CAP_BPF and CAP_NET_ADMIN. Calls that publish block until no packet uses the
 //! snapshot before: 8 to 30 ms, sometimes 250.
 
+mod adjust;
 pub mod apply;
 mod attachment;
 mod census;

@@ -82,7 +82,7 @@ fn nothing_is_lost_of_a_shard_whose_counter_is_raised_under_packets() {
         let missing = AdjustResult::GW_ADJUST_MISSING.0;
         assert_eq!(add.call(&mut nowhere).expect("called"), missing);
         let add = loaded.take("gw_add_pins").expect("a routine");
-        let mut of = |table_id, more| {
+        let of = |table_id, more| {
             let mut context = MorePins {
                 more,
                 table_id,

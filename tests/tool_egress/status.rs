@@ -179,6 +179,12 @@ fn routes_and_counts_that_do_not_agree_are_found() {
         let status = status(5);
         assert_eq!(found(&status), ["pin-drift"]);
         assert_eq!(status["pins"]["drift"], json!({"42": 4}));
+        let expire = ["pins", "--expire", "-o", "json"];
+        let swept = egressd(&expire).exits(0).object();
+        assert_eq!(swept["recounted"], json!({"42": -4}));
+        assert_eq!(found(&self::status(0)), Vec::<String>::new());
+        let again = egressd(&expire).exits(0).object();
+        assert_eq!(again["recounted"], json!({}));
     });
 }
 

@@ -124,6 +124,7 @@ impl FindingCode {
             Self::OlderLayout => Some("migrate, without limits, brings it to this version"),
             Self::OtherBuild => Some("upgrade it, or use the tool of its build"),
             Self::OpenExchange => Some("upgrade again, or rollback"),
+            Self::PinDrift => Some("pins --expire makes the count right"),
             Self::PinsFill => Some("pins --expire removes those that nobody uses"),
             Self::NobodyActive
             | Self::BelowMinimum
@@ -136,7 +137,6 @@ impl FindingCode {
             | Self::UnknownRows
             | Self::InterfaceDown
             | Self::UplinkDown
-            | Self::PinDrift
             | Self::QuotaReached
             | Self::Internal => None,
         }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Removing pins.
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
@@ -35,8 +36,10 @@ pub struct SweepDocument {
     pub busy: u64,
     /// Removed, and their tenant's count had no more of them.
     pub uncounted: u64,
-    /// How long it took, in milliseconds.
+    /// How long the pass took, in milliseconds.
     pub duration_ms: f64,
+    /// By table, how much was added to counts of tenants' pins that were wrong; expiry makes them right.
+    pub recounted: BTreeMap<u32, i64>,
 }
 
 /// Names the form of a sweep.
@@ -72,18 +75,24 @@ impl SweepDocument {
             busy: report.busy,
             uncounted: report.uncounted,
             duration_ms: report.duration.as_secs_f64() * 1000.0,
+            recounted: BTreeMap::new(),
         }
     }
 }
 
-/// Removes pins that are idle or of tenures that are over. Those that packets use stay.
+/// Removes pins that are idle or of tenures that are over. Those that packets use stay. Then counts of
+/// tenants' pins are made right.
 ///
 /// # Errors
 /// No instance, another writer, or the pass was not made to its end.
 pub fn expire(dir: &StateDir, lock: Duration) -> Result<SweepDocument, Error> {
     let mut writer = Loader::new(dir).patience(lock).open()?;
     let report = writer.sweeper()?.expire(Tick::now())?;
-    Ok(SweepDocument::of(SweepRule::Expire, &report))
+    let mended = writer.recount_pins()?.mended.into_iter();
+    Ok(SweepDocument {
+        recounted: mended.map(|(table, more)| (table.get(), more)).collect(),
+        ..SweepDocument::of(SweepRule::Expire, &report)
+    })
 }
 
 /// Removes the pins that `filter` lets through, and of these, if `held` says so, only those that are

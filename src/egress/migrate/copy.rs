@@ -1,26 +1,20 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! The contents of an instance's maps in those of another one.
 
-use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-use bytemuck::Pod;
-
-use super::adjust::Adjuster;
 use crate::abi;
+use crate::egress::adjust::Adjuster;
 use crate::egress::instance::Maps;
 use crate::egress::pins::{self, Copied};
 use crate::egress::{Egress, InstanceError, Subject};
 use crate::kernel::map::Map;
 use crate::kernel::snapshot::Snapshot;
-use crate::kernel::typed::Hash;
 use crate::kernel::SysError;
 
 /// Entries that are read and written at a time.
 const BATCH: u32 = 1024;
-/// How often pins are counted until their tenants' counts are known to be right.
-const COUNTS: usize = 5;
 
 /// What was copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
@@ -158,8 +152,7 @@ impl Copy<'_> {
 
     /// Makes the counts of tenants' pins what their numbers are, as far as packets let that be seen;
     /// the number of tenants of whom it cannot.
-    pub(super) fn recount(&self, adjuster: &Adjuster) -> Result<u64, InstanceError> {
-        let maps = &self.to.maps;
+    pub(super) fn recount(&self, adjuster: &Adjuster) -> Result<u64, SysError> {
         let replaced = [
             self.differs(|maps| maps.pins.map()),
             self.differs(|maps| maps.flow_pins.map()),
@@ -168,33 +161,10 @@ impl Copy<'_> {
         if !replaced.contains(&true) {
             return Ok(0);
         }
-        let mut uncertain = 0;
-        for _ in 0..COUNTS {
-            uncertain = 0;
-            let before = usage(&maps.pin_use)?;
-            let mut counts = BTreeMap::<u32, u64>::new();
-            count(&maps.pins, |key| key.table_id, &mut counts)?;
-            count(&maps.flow_pins, |key| key.table_id, &mut counts)?;
-            for (table, after) in usage(&maps.pin_use)? {
-                let counted = counts.get(&table).copied().unwrap_or(0);
-                let Some(before) = before.get(&table) else {
-                    continue;
-                };
-                let (least, most) = (before.pins.min(after.pins), before.pins.max(after.pins));
-                if (least..=most).contains(&counted) {
-                    continue;
-                }
-                if least != most {
-                    uncertain += 1;
-                    continue;
-                }
-                adjuster.add_pins(table, counted.wrapping_sub(after.pins))?;
-            }
-            if uncertain == 0 {
-                break;
-            }
-        }
-        Ok(uncertain)
+        let recounted = self
+            .to
+            .recount(|table, more| adjuster.add_pins(table, more))?;
+        Ok(recounted.uncertain)
     }
 }
 
@@ -203,24 +173,4 @@ fn plus(sum: abi::ShardStats, more: &abi::ShardStats) -> abi::ShardStats {
         packets: sum.packets.wrapping_add(more.packets),
         bytes: sum.bytes.wrapping_add(more.bytes),
     }
-}
-
-fn usage(map: &Hash<u32, abi::PinUse>) -> Result<BTreeMap<u32, abi::PinUse>, SysError> {
-    let mut usage = BTreeMap::new();
-    map.for_each(|table, row| {
-        usage.insert(*table, *row);
-        ControlFlow::Continue(())
-    })?;
-    Ok(usage)
-}
-
-fn count<K: Pod>(
-    pins: &Hash<K, abi::Pin>,
-    table_of: fn(&K) -> u32,
-    counts: &mut BTreeMap<u32, u64>,
-) -> Result<(), SysError> {
-    pins.for_each(|key, _| {
-        *counts.entry(table_of(key)).or_default() += 1;
-        ControlFlow::Continue(())
-    })
 }

@@ -16,7 +16,6 @@
 //! same shard. Who is killed in the middle leaves packets with one or the other; `takeover` tells
 //! those who write routes to wait for the next one who takes the instance's lock, who ends it.
 
-mod adjust;
 mod copy;
 mod error;
 mod known;

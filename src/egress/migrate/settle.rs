@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Packets go over from one state to another, or back, and what an interrupted migration left is ended.
 
-use super::adjust::Adjuster;
 use super::copy::{CopiedRows, Copy};
 use super::error::MigrateError;
 use super::run::Observer;
 use super::Step;
+use crate::egress::adjust::Adjuster;
 use crate::egress::attachment::Holder;
 use crate::egress::{Egress, InstanceError};
 use crate::kernel::barrier::wait_for_packets;
@@ -99,7 +99,8 @@ impl Copy<'_> {
         copied.pins += late.copied;
         copied.late_pins += late.copied;
         copied.refused_pins += late.refused;
-        copied.uncertain_tenants = self.recount(adjuster)?;
+        let recounted = self.recount(adjuster);
+        copied.uncertain_tenants = recounted.map_err(InstanceError::from)?;
         self.counters(adjuster).map_err(InstanceError::from)?;
         Ok(())
     }

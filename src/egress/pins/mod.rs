@@ -14,6 +14,9 @@
 //!
 //! A pin of a member that nothing reaches is none of these: the member may be back in a moment.
 //!
+//! Each tenant's pins are counted, for its quota; [`Writer::recount_pins`](super::Writer::recount_pins)
+//! makes counts right that are not.
+//!
 //! Time is passed in as [`Tick`]s.
 
 mod census;
@@ -22,6 +25,7 @@ mod grow;
 mod instance;
 mod list;
 mod pin;
+mod recount;
 mod report;
 mod status;
 mod sweeper;
@@ -33,6 +37,7 @@ pub use error::{ReadError, SweepError};
 pub use grow::{copy, Copied};
 pub use list::{Pins, Use};
 pub use pin::{Held, Pin};
+pub use recount::Recounted;
 pub use report::{Fate, Removed, Report, Standings};
 pub use status::{MemberPins, Rules, Standing, Status, TenantPins};
 pub use sweeper::{Maps, Scope, Sweeper, Table};
