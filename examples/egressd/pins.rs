@@ -3,9 +3,14 @@
 
 use std::ops::ControlFlow;
 
-use guideway::egress::document::{expire, pins, remove, Error, PinDocument, SweepDocument};
+use guideway::egress::document::{
+    expire, pins, remove, Error, PinDocument, PinFilter, SweepDocument,
+};
 use guideway::egress::pins::Standing;
+use guideway::egress::Egress;
+use guideway::error::ErrorKind;
 use guideway::kernel::statedir::StateDir;
+use guideway::route::TableId;
 
 use crate::args::PinsArgs;
 use crate::tool::text::or_dash;
@@ -59,6 +64,14 @@ fn list(arguments: &PinsArgs, state: &StateDir, output: &Output) -> Result<Done,
             "source",
         ]));
     }
+    let failed = |error: Error| Failure::from(error).about(state.path().display());
+    if let Some(table) = arguments.filter().table {
+        if !is_known(state, table).map_err(failed)? {
+            let message =
+                format!("tenant {table} has neither an interface nor a pin in this instance");
+            return Err(Failure::new(ErrorKind::NotFound, message).about(table));
+        }
+    }
     let mut count = 0;
     let mut printed = Ok(true);
     let unknown = pins(state, &arguments.filter(), |pin| {
@@ -81,11 +94,29 @@ fn list(arguments: &PinsArgs, state: &StateDir, output: &Output) -> Result<Done,
             _ => ControlFlow::Break(()),
         }
     });
-    let unknown = unknown.map_err(|error| Failure::from(error).about(state.path().display()))?;
+    let unknown = unknown.map_err(failed)?;
     if printed? && !chunk.is_empty() {
         output.print(&chunk)?;
     }
     Ok(Done::degraded_if(unknown > 0))
+}
+
+/// Whether there is such a tenant, or one that lost its interfaces has pins yet.
+fn is_known(state: &StateDir, table: TableId) -> Result<bool, Error> {
+    let tenants = Egress::open(state)?.tenants()?;
+    if tenants.values().any(|tenant| tenant.table == table) {
+        return Ok(true);
+    }
+    let of_it = PinFilter {
+        table: Some(table),
+        ..PinFilter::default()
+    };
+    let mut found = false;
+    pins(state, &of_it, |_| {
+        found = true;
+        ControlFlow::Break(())
+    })?;
+    Ok(found)
 }
 
 fn line(cells: [&str; 8]) -> String {

@@ -125,6 +125,22 @@ fn pins_are_listed_and_removed_by_what_names_them() {
 }
 
 #[test]
+fn pins_of_a_tenant_that_there_is_not_are_not_found() {
+    isolated("tool_egress::no_tenant", || {
+        machine();
+        let files = Files::new("no-tenant");
+        egressd(&["apply", &files.write("spec.json", &document())]).exits(0);
+        // One without pins is no fault.
+        assert_eq!(listed(&["--table", "42"]), [] as [Value; 0]);
+        let error = egressd_json(&["pins", "--table", "99"]).fails(1, "not-found");
+        let message = error["message"].as_str().expect("text");
+        assert!(message.starts_with("tenant 99 has neither"), "{message}");
+        let said = egressd(&["pins", "--table", "99"]).exits(1).stdout;
+        assert_eq!(said, "");
+    });
+}
+
+#[test]
 fn a_removal_must_say_what_and_have_the_lock() {
     isolated("tool_egress::removal", || {
         machine();
