@@ -18,7 +18,7 @@ choice! {
         NobodyActive = "nobody-active",
         /// Fewer members of a group take new addresses than its loop is told to have at least.
         BelowMinimum = "below-minimum",
-        /// No group forwards for a class that tenants should have.
+        /// No group forwards for a class that tenants should have, or in ordered mode no shard is reached.
         UnservedClass = "unserved-class",
         /// The loop holds no current list of shards: members stay as they are.
         Unsynced = "unsynced",
