@@ -169,7 +169,17 @@ fn fixed_keys_are_required() {
     required(
         "detach",
         "/required",
-        "schema interfaces purged removed left",
+        "schema interfaces tenants abandoned purged removed left",
+    );
+    required(
+        "detach",
+        "/$defs/InterfaceDetached/required",
+        "interface detached tenant",
+    );
+    required(
+        "detach",
+        "/$defs/TenantDetached/required",
+        "table routes pins",
     );
     required(
         "pin",

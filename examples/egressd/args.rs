@@ -111,7 +111,7 @@ pub(crate) enum Verb {
     Migrate(MigrateArgs),
     /// Close the group of a class, and disable it when no route leads to it
     Retire(RetireArgs),
-    /// Take the program off interfaces; programs of others stay
+    /// Take the program off interfaces, and remove tenants, beside run; programs of others stay
     Detach(DetachArgs),
     /// Have every interface run this build's program; groups, routes and pins stay
     Upgrade(UpgradeArgs),
@@ -400,14 +400,22 @@ fn class(text: &str) -> Result<Class, ClassError> {
 
 #[derive(Debug, Args)]
 pub(crate) struct DetachArgs {
-    /// Take it off this interface alone; repeatable
-    #[arg(long, value_name = "NAME")]
+    /// Take it off this interface alone, which is no tenant's from then on; of one that is gone the
+    /// index. The tenant's routes and pins stay; repeatable
+    #[arg(long, value_name = "NAME|INDEX")]
     pub(crate) interface: Vec<String>,
+    /// The interface stays its tenant's, and attach or apply puts the program back
+    #[arg(long, requires = "interface", conflicts_with_all = ["tenant", "purge"])]
+    pub(crate) keep_tenant: bool,
+    /// Take it off all interfaces of the tenant with this table, and remove its routes and pins;
+    /// repeatable
+    #[arg(long, value_name = "TABLE", conflicts_with = "interface")]
+    pub(crate) tenant: Vec<u32>,
     /// Remove everything that the instance keeps in the kernel, too: groups, routes and pins
-    #[arg(long, conflicts_with = "interface")]
+    #[arg(long, conflicts_with_all = ["interface", "tenant"])]
     pub(crate) purge: bool,
-    /// How many seconds to wait for another process that changes the instance
-    #[arg(long, value_name = "SECONDS", default_value_t = 2)]
+    /// How many seconds to wait for other writers
+    #[arg(long, value_name = "SECONDS", default_value_t = 5)]
     wait: u32,
 }
 

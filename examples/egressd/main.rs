@@ -11,7 +11,7 @@
 //! egressd drain-status            who still needs a shard that drains
 //! egressd migrate --pins 262144   other limits, while packets go on
 //! egressd retire nat66            a class's group, when no route leads to it
-//! egressd detach                  off the interfaces
+//! egressd detach                  off the interfaces; with --tenant a tenant goes with them
 //! egressd upgrade                 this build's program in the place of the one that runs
 //! egressd rollback                the program before
 //! egressd run                     keep it in line with a list of shards and the network

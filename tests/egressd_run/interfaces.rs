@@ -3,6 +3,8 @@
 
 use std::collections::BTreeSet;
 
+use guideway::route::TableId;
+
 use crate::daemon::*;
 use crate::netns::{ifindex, ip, veth};
 use crate::tool::Ran;
@@ -34,6 +36,41 @@ fn an_interface_that_is_made_again_is_missed_until_its_tenant_has_the_new_one() 
         assert!(!found.stdout.contains("no-interface"), "{}", found.stdout);
         Node::unroute(0x10);
         daemon.tells("problem-over", &words);
+        daemon.stop();
+    });
+}
+
+/// Nobody applies a specification there: the groups that it does not have would be retired.
+#[test]
+fn a_tenant_is_removed_beside_the_daemon_which_keeps_the_others() {
+    on_node("tenant_removed", |node| {
+        node.manifest("a.json", shard(0x10));
+        let daemon = node.ready(&[]);
+        node.attach();
+        let other = ["attach", "tap1", "--table=43", "--argument=0x2a6"];
+        node.ran(&other, &[]).exits(0);
+        assert_eq!(shards(&send_from(1..33)), BTreeSet::from([0x10]));
+        let before = group();
+
+        Ran::with("egressd", &["detach", "--tenant", "43"]).exits(0);
+        let gone = egress().routes(TableId::new(43)).expect("readable");
+        assert!(gone.is_empty(), "{gone:?}");
+        assert_eq!(group(), before);
+        Ran::with("egressd", &["status"]).exits(0);
+
+        // It follows its shards for the one that stayed, and brings no route of the other back.
+        node.manifest("b.json", shard(0x11));
+        node.has_active(&[0x10, 0x11], &daemon);
+        assert!(!shards(&send_from(1..33)).is_empty());
+        let gone = egress().routes(TableId::new(43)).expect("readable");
+        assert!(gone.is_empty(), "{gone:?}");
+        // Nor does it miss the last one; the same may come back.
+        Ran::with("egressd", &["detach", "--interface", "tap0"]).exits(0);
+        Ran::with("egressd", &["detach", "--tenant", "42"]).exits(0);
+        Ran::with("egressd", &["status"]).exits(0);
+        node.attach();
+        assert!(!shards(&send_from(1..33)).is_empty());
+        Ran::with("egressd", &["status"]).exits(0);
         daemon.stop();
     });
 }

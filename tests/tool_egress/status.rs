@@ -145,7 +145,7 @@ fn what_others_did_to_interfaces_is_found() {
         ip(&["link", "set", "tap0", "down"]);
         assert_eq!(found(&status(0)), ["interface-down"]);
         ip(&["link", "set", "tap0", "up"]);
-        egressd(&["detach", "--interface", "tap1"]).exits(0);
+        egressd(&["detach", "--interface", "tap1", "--keep-tenant"]).exits(0);
         let status = status(5);
         assert_eq!(found(&status), ["not-attached"]);
         assert_eq!(status["findings"][0]["object"], "tap1");

@@ -193,7 +193,16 @@ impl Look {
             Some(_) => return,
         };
         let message = format!("the interface to shards {what}: packets to them are lost");
-        findings.push(Finding::new(code, name, message));
+        let finding = Finding::new(code, name, message);
+        let remedy = match code {
+            // No tenant's.
+            FindingCode::NoInterface => Some(
+                "apply a specification that names interfaces which are there; egressd run finds other \
+                 ways by itself",
+            ),
+            _ => finding.remedy,
+        };
+        findings.push(Finding { remedy, ..finding });
     }
 
     /// Whether the interface is there.

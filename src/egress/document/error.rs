@@ -6,11 +6,12 @@ use crate::egress::apply::{ApplyError, CompareError, Part};
 use crate::egress::migrate::MigrateError;
 use crate::egress::pins::SweepError;
 use crate::egress::{
-    AttachmentError, GroupError, InstanceError, LimitError, PublishError, ResolveError,
+    AttachmentError, GroupError, GuardError, InstanceError, LimitError, PublishError, ResolveError,
 };
 use crate::egress_spec::Faults;
 use crate::error::ErrorKind;
 use crate::kernel::SysError;
+use crate::route::TableId;
 
 /// Why something was not done, and nothing was changed.
 #[derive(Debug, thiserror::Error)]
@@ -44,6 +45,16 @@ pub enum Error {
         /// The name.
         name: String,
     },
+    /// Nobody has an interface, a route or a pin in this table.
+    #[error("there is no tenant {table} here")]
+    #[non_exhaustive]
+    NoTenant {
+        /// The table.
+        table: TableId,
+    },
+    /// Rows and routes cannot be written now.
+    #[error(transparent)]
+    Guard(#[from] GuardError),
     /// The instance is not migrated.
     #[error(transparent)]
     Migrate(#[from] MigrateError),
@@ -84,7 +95,8 @@ impl Error {
             Self::Retire(error) => error.kind(),
             Self::Group(error) => error.kind(),
             Self::Publish(error) => error.kind(),
-            Self::NoInterface { .. } => ErrorKind::NotFound,
+            Self::Guard(error) => error.kind(),
+            Self::NoInterface { .. } | Self::NoTenant { .. } => ErrorKind::NotFound,
             Self::Sys(error) => error.kind(),
         }
     }
@@ -93,6 +105,9 @@ impl Error {
     pub fn remedy(&self) -> Option<&'static str> {
         match self {
             Self::Instance(error) | Self::Compare(CompareError::Instance(error)) => error.remedy(),
+            Self::NoInterface { .. } => {
+                Some("one that is gone is known by its index alone, which egressd status shows")
+            }
             Self::Migrate(error) => error.remedy(),
             Self::Retire(error) => error.remedy(),
             Self::Attachment(error) | Self::Compare(CompareError::Attachment(error)) => {

@@ -110,15 +110,24 @@ impl FindingCode {
     const fn remedy(self) -> Option<&'static str> {
         match self {
             Self::NoConfiguration
-            | Self::NotAttached
             | Self::DeadRoutes
             | Self::DuplicateClass
-            | Self::ClosingGroup
-            | Self::AttachedForNobody
-            | Self::AbandonedTenant => Some("apply the specification again"),
-            Self::NoInterface => {
-                Some("attach the interface that took its place, or apply a specification that names interfaces which are there")
-            }
+            | Self::ClosingGroup => Some("apply the specification again"),
+            // A specification says which groups there are, too: those that a loop keeps would go.
+            Self::NotAttached => Some(
+                "apply the specification again; beside egressd run: attach it, or detach --interface",
+            ),
+            Self::AttachedForNobody => Some(
+                "apply the specification again; beside egressd run: detach --interface, or attach it",
+            ),
+            Self::AbandonedTenant => Some(
+                "apply the specification again; beside egressd run: detach --tenant, or attach an \
+                 interface",
+            ),
+            Self::NoInterface => Some(
+                "apply a specification that names interfaces which are there; beside egressd run: attach \
+                 the interface that took its place, or detach --interface with its index",
+            ),
             Self::StaleSweep => Some("see whether egressd run goes on, and what it says"),
             Self::InterruptedMigration => Some("migrate, apply or run ends it"),
             Self::OlderLayout => Some("migrate, without limits, brings it to this version"),

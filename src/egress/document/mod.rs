@@ -27,7 +27,10 @@ mod sweep;
 pub use apply::{apply, ApplyDocument, ApplyResult, ApplySchema, GroupApplied, NotApplied};
 pub use class::{ClassPlan, GroupSettings, MemberChange, MemberPlan};
 pub use collect::status;
-pub use detach::{detach, DetachDocument, DetachSchema, InterfaceDetached, LeftBehind};
+pub use detach::{
+    detach, DetachDocument, DetachSchema, DetachScope, InterfaceDetached, LeftBehind,
+    TenantDetached,
+};
 pub use error::Error;
 pub use finding::{Finding, FindingCode};
 pub use interfaces::InterfaceName;
