@@ -15,15 +15,14 @@ use crate::tool::{json, Done, Failure, Output};
 
 pub(crate) fn run(arguments: &CheckArgs, flags: &Flags, output: &Output) -> Result<Done, Failure> {
     let loaded = load(flags)?;
-    let mut passed_over = Vec::new();
-    let list = match &loaded.config.source {
+    let (list, passed_over) = match &loaded.config.source {
         SourceChoice::Files(place) => {
             let (list, others) = read(place)?;
-            passed_over = others;
-            Some(list)
+            (Some(list), others)
         }
         // What an API server lists is known only to who may ask it.
-        SourceChoice::Kube(_) => None,
+        #[cfg(feature = "kube")]
+        SourceChoice::Kube(_) => (None, Vec::new()),
     };
     let unserving = loaded.config.serves_nobody();
     let unserved = unserving.map(str::to_owned).into_iter();

@@ -17,6 +17,12 @@ struct Row {
 
 const SHARD: &str = "2001:db8:ff09:10:e000::";
 
+/// A namespace of a cluster, where the build cannot ask one; else one more that is none.
+const NO_CLUSTER: (&str, &str) = match cfg!(feature = "kube") {
+    true => ("kube:-", "namespace"),
+    false => ("kube:edge", "feature"),
+};
+
 /// The table of the documentation, written by hand.
 fn rows() -> Vec<Row> {
     macro_rules! row {
@@ -51,7 +57,7 @@ fn rows() -> Vec<Row> {
             &[("2001:db8:ff09:10:e000::,2001:db8:ff09:10:e000::", "there twice"), ("fe80::1", "link-local"),
               ("here", "IPv6 address"), (",", "IPv6 address")]),
         row!("source" "SOURCE" "dir:/etc/guideway/shards", &["dir:/sys/kernel"],
-            &[("/etc/guideway", "file:PATH"), ("dir:", ""), ("http://x", ""), ("kube:", ""), ("kube:Not_A_Name", "namespace")]),
+            &[("/etc/guideway", "file:PATH"), ("dir:", ""), ("http://x", ""), ("kube:", ""), ("kube:Not_A_Name", "namespace"), NO_CLUSTER]),
         row!("uplinks" "UPLINKS" Value::Null, &["up0", "up0,up1"],
             &[("", "there is none"), ("up0,up0", "there twice"), ("a-name-that-is-too-long", "interface name"), ("a b", "")]),
         row!("node_sid" "NODE_SID" Value::Null, &["2001:db8:ff01:1:e000::"],

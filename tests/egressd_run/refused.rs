@@ -230,3 +230,17 @@ fn an_interface_where_somebody_else_is_is_refused_with_his_number() {
         drop(filter);
     });
 }
+
+#[test]
+fn whatever_is_wrong_is_named_at_once_before_there_is_any_state() {
+    on_node("faults", |node| {
+        let ran = node.once(&["--sweep=4s", "--pins=0", "--groups=65"]);
+        let error = ran.fails(2, "usage");
+        let faults = error["faults"].as_array().expect("a list");
+        let mut flags: Vec<_> = faults.iter().map(|fault| &fault["pointer"]).collect();
+        flags.sort_by_key(|flag| flag.to_string());
+        assert_eq!(flags, ["--groups", "--pins", "--sweep"], "{error}");
+        let state = std::path::Path::new(BPFFS).join("guideway");
+        assert!(!state.exists(), "state was made before");
+    });
+}

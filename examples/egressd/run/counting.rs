@@ -142,6 +142,7 @@ fn kind(config: &Config) -> SourceKind {
     match &config.source {
         SourceChoice::Files(Place::File(_)) => SourceKind::File,
         SourceChoice::Files(Place::Directory(_)) => SourceKind::Dir,
+        #[cfg(feature = "kube")]
         SourceChoice::Kube(_) => SourceKind::Kube,
     }
 }

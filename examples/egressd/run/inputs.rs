@@ -17,6 +17,7 @@ pub(crate) fn source(choice: &SourceChoice) -> Result<Box<dyn Source>, Failure> 
                 .map_err(|error| Failure::new(error.kind(), error).about(place))?;
             Ok(Box::new(source))
         }
+        #[cfg(feature = "kube")]
         SourceChoice::Kube(namespace) => kube(namespace),
     }
 }
@@ -28,15 +29,6 @@ fn kube(namespace: &str) -> Result<Box<dyn Source>, Failure> {
     let source = KubeSource::start(Settings::new(namespace))
         .map_err(|error| Failure::new(error.kind(), error).about(format!("kube:{namespace}")))?;
     Ok(Box::new(source))
-}
-
-#[cfg(not(feature = "kube"))]
-fn kube(namespace: &str) -> Result<Box<dyn Source>, Failure> {
-    use guideway::error::ErrorKind;
-    let message = format!(
-        "shards of the namespace {namespace} cannot be read: this build has no feature \"kube\""
-    );
-    Err(Failure::new(ErrorKind::Usage, message))
 }
 
 /// Who hears of changes of the network.

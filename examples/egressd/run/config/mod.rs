@@ -55,6 +55,7 @@ pub(crate) enum SourceChoice {
     /// Files.
     Files(Place),
     /// A namespace of a Kubernetes cluster.
+    #[cfg(feature = "kube")]
     Kube(String),
 }
 

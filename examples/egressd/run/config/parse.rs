@@ -306,10 +306,13 @@ fn source(text: &str) -> Read<SourceChoice> {
     match parts {
         Some(("file", path)) => Ok(SourceChoice::Files(Place::File(path.into()))),
         Some(("dir", path)) => Ok(SourceChoice::Files(Place::Directory(path.into()))),
-        Some(("kube", namespace)) if is_label(namespace) => {
-            Ok(SourceChoice::Kube(namespace.to_owned()))
+        Some(("kube", namespace)) if !is_label(namespace) => {
+            Err("is no name of a namespace".to_owned())
         }
-        Some(("kube", _)) => Err("is no name of a namespace".to_owned()),
+        #[cfg(feature = "kube")]
+        Some(("kube", namespace)) => Ok(SourceChoice::Kube(namespace.to_owned())),
+        #[cfg(not(feature = "kube"))]
+        Some(("kube", _)) => Err("takes a build with the feature \"kube\"".to_owned()),
         _ => Err(String::new()),
     }
 }
