@@ -3,6 +3,7 @@
 
 mod cluster;
 mod errors;
+mod groups;
 mod life;
 mod lists;
 mod manifests;
