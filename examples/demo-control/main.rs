@@ -60,7 +60,7 @@ fn main() -> ExitCode {
         stage::verdict(
             &mut screen,
             faults,
-            "0 connections broke but those of the shard that was lost, and every new address\n\
+            "0 connections broke but those of the shards that went, and every new address\n\
              landed where the published table puts it.",
         )
     })

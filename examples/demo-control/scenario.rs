@@ -24,7 +24,7 @@ const TICK: Duration = Duration::from_millis(250);
 /// Connections from each address.
 const EACH: usize = 2;
 
-const STEPS: usize = 5;
+const STEPS: usize = 6;
 
 /// Runs every step. Returns what did not hold, one sentence each.
 pub(crate) async fn run(tenants: u32, screen: &mut Screen) -> Result<Vec<String>, Failure> {
@@ -74,6 +74,10 @@ pub(crate) async fn run(tenants: u32, screen: &mut Screen) -> Result<Vec<String>
     demo.connect(Source::of(0..half, 4), none()).await?;
     demo.restart().await?;
 
+    demo.step("shard-1.json is deleted; its addresses connect again".to_owned());
+    let returning = demo.delete(1).await?;
+    demo.connect(none(), returning).await?;
+
     Ok(demo.finish())
 }
 
@@ -92,8 +96,8 @@ struct Demo<'a> {
     /// Addresses that have left each shard.
     moved: BTreeMap<u32, usize>,
     gauges: BTreeMap<u32, Gauge>,
-    /// The shard that was lost, and its connections at that time.
-    lost: Option<(u32, usize)>,
+    /// The shards that went, and their connections at that time.
+    lost: BTreeMap<u32, usize>,
     step: usize,
     title: String,
     faults: Vec<String>,
@@ -131,7 +135,7 @@ impl<'a> Demo<'a> {
             homes: BTreeMap::new(),
             moved: BTreeMap::new(),
             gauges: BTreeMap::new(),
-            lost: None,
+            lost: BTreeMap::new(),
             step: 0,
             title: String::new(),
             faults: Vec::new(),
@@ -168,18 +172,29 @@ impl<'a> Demo<'a> {
         Ok(())
     }
 
-    /// Takes the link of a shard. Returns whose connections broke, when all that went through it
-    /// have.
+    /// Takes the link of a shard. Returns whose connections broke.
     async fn lose(&mut self, number: u32) -> Result<BTreeSet<Source>, Failure> {
         let row = number as usize - 1;
         self.before = self.node.group()?;
-        self.lost = Some((number, self.fleet.alive(number)));
+        self.lost.insert(number, self.fleet.alive(number));
         let from = Instant::now();
         self.network.shards[row].unplug()?;
         self.states[row] = State::Unreachable;
         let took = self.node.until(number, State::Unreachable, from).await?;
         self.fleet.mark();
         self.say_after("found out and published", took);
+        self.broken(number).await
+    }
+
+    /// Deletes the manifest of a shard. Returns whose connections broke.
+    async fn delete(&mut self, number: u32) -> Result<BTreeSet<Source>, Failure> {
+        self.lost.insert(number, self.fleet.alive(number));
+        self.changed(number, State::Absent).await?;
+        self.broken(number).await
+    }
+
+    /// Whose connections broke through a shard that went, when all of them have.
+    async fn broken(&mut self, number: u32) -> Result<BTreeSet<Source>, Failure> {
         let patience = Instant::now() + 3 * DEADLINE;
         while self.fleet.alive(number) > 0 && Instant::now() < patience {
             self.watch(TICK).await?;
@@ -306,8 +321,8 @@ impl<'a> Demo<'a> {
     /// Adds to the faults every connection that may not have broken.
     fn finish(mut self) -> Vec<String> {
         for (shard, tally) in self.fleet.tallies() {
-            let lost = self.lost.filter(|(lost, _)| shard == Some(*lost));
-            let (broken, expected) = (tally.broken(), lost.map_or(0, |(_, alive)| alive));
+            let lost = shard.and_then(|shard| self.lost.get(&shard));
+            let (broken, expected) = (tally.broken(), lost.copied().unwrap_or(0));
             if broken != expected {
                 let shard = shard.map_or("no shard".to_owned(), |shard| format!("shard {shard}"));
                 self.faults.push(format!(
