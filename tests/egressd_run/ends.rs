@@ -14,6 +14,7 @@ use serde_json::json;
 
 use crate::daemon::*;
 use crate::netns::{within, BPFFS};
+use crate::tool::Ran;
 
 #[test]
 fn a_restart_with_nothing_changed_publishes_nothing_and_pins_go_on_to_be_hit() {
@@ -185,12 +186,19 @@ fn told_to_end_in_the_middle_of_a_publication_it_ends_well_and_soon() {
                 in_between
             });
             assert!(halted, "round {round}: {}", running.log());
+            let steps = running.messages("step").len();
             let start = Instant::now();
             running.signal(Signal::SIGTERM);
             running.signal(Signal::SIGCONT);
-            running.stopped();
+            let events = running.events_until_it_ended();
             let took = start.elapsed();
             assert!(took < Duration::from_secs(5), "round {round}: {took:?}");
+            // What it was at is told of in the log, and to who asks for the state later.
+            let told = events.iter().filter(|event| *event == "step");
+            assert!(told.count() > steps, "round {round}: {events:?}");
+            let status = Ran::with("egressd", &["-o", "json", "status"]).object();
+            let ago = status["loop"]["swept_seconds_ago"].as_f64();
+            assert!(ago.is_some_and(|ago| ago <= start.elapsed().as_secs_f64()));
             assert!(send(1).is_some(), "round {round}");
             daemon = Some(node.ready(&[]));
         }
