@@ -158,6 +158,52 @@ fn a_hangup_reads_the_file_anew_and_refuses_what_makes_no_sense() {
     });
 }
 
+/// Nobody joins, leaves or moves, and it is a publication all the same.
+#[test]
+fn a_hangup_that_changes_how_long_pins_stand_and_nothing_else_is_published_and_told() {
+    on_node("pins-alone", |node| {
+        node.manifest("a.json", shard(0x10));
+        let config = node.path("config.json");
+        let write = |idle: &str| {
+            let text = json!({"pin_idle": idle}).to_string();
+            std::fs::write(&config, text).expect("written");
+        };
+        write("1h");
+        let flag = format!("--config={}", config.display());
+        let daemon = node.ready(&[&flag]);
+        node.attach();
+        send_from(1..65);
+        // Without their pins some would go there.
+        node.manifest("b.json", shard(0x11));
+        node.has_active(&[0x10, 0x11], &daemon);
+        daemon.tells("step", "1 join");
+        let told = |steps: usize| {
+            let is_so = || daemon.messages("step").len() >= steps;
+            assert!(within(PATIENCE, is_so), "{}", daemon.log());
+            daemon.messages("step").split_off(steps - 1)
+        };
+        let otherwise = "publish-groups nat66: nat66 treats packets otherwise, by the same members";
+        for (idle, seconds, held) in [("2h", 7200, true), ("0", 0, false)] {
+            let (before, steps) = (group(), daemon.messages("step").len());
+            write(idle);
+            daemon.signal(Signal::SIGHUP);
+            let in_force = || group().settings.pin_idle.as_secs() == seconds;
+            assert!(within(PATIENCE, in_force), "{}", daemon.log());
+            let said = told(steps + 1);
+            assert_eq!(said, [otherwise]);
+            let after = group();
+            assert_eq!(after.table, before.table);
+            assert_eq!(after.members, before.members);
+            assert_eq!(after.incarnation, before.incarnation);
+            let hits = counter("pin_hit");
+            let homes = shards(&send_from(1..65));
+            assert_eq!(homes == BTreeSet::from([0x10]), held, "{idle}: {homes:?}");
+            assert_eq!(counter("pin_hit") - hits, if held { 64 } else { 0 });
+        }
+        daemon.stop();
+    });
+}
+
 #[test]
 fn another_source_and_other_uplinks_are_taken_at_a_hangup() {
     on_node("resource", |node| {
