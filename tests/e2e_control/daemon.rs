@@ -2,12 +2,15 @@
 //! The same with the tool in place of a loop of the test's own.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use guideway::control::Mode;
+use guideway::egress::Stats;
 use guideway::group::Class;
+use guideway::reason::egress::{EndKind, Selection};
 
 use crate::events::{spread_over, undisturbed};
+use crate::steady::{pinned, Steady};
 use crate::traffic::{connect, distinct, server, spread, Fresh, Stream};
 use crate::transitions::{answered, by, is_group, leads_to};
 use crate::world::*;
@@ -103,5 +106,80 @@ fn nobody_notices_that_the_daemon_is_gone() {
             answers.len()
         );
         undisturbed(&mut connections, 1);
+    });
+}
+
+/// Addresses that are pinned before anything happens.
+const ADDRESSES: usize = 240;
+
+/// Packets that were dropped.
+fn drops(stats: &Stats) -> u64 {
+    let ends = stats.ends.iter();
+    let drops = ends.filter(|(end, _)| end.kind() == EndKind::Drop);
+    drops.map(|(_, count)| count).sum()
+}
+
+#[test]
+fn no_packet_and_no_pin_is_lost_while_the_daemon_stops_dies_and_exchanges_the_program() {
+    with_daemon("e2e_control::daemon_restarts", |world| {
+        let fresh = Arc::new(Fresh::default());
+        world.want(|desired| desired.shards = only(&[1, 2]));
+        world.until_active(&[1, 2], Instant::now());
+        let askers = pinned(&world.tenants, &fresh, ADDRESSES);
+        world.want(|desired| desired.shards = only(&[1, 2, 3]));
+        world.until_active(&[1, 2, 3], Instant::now());
+        // Without their pins these would go elsewhere from now on.
+        let by_table = world.by_table(Class::Nat66);
+        let held = askers.iter();
+        let held = held.filter(|one| by_table(one.tenant, one.from) != one.shard);
+        assert!(held.count() > ADDRESSES / 6);
+        let (group, program) = (world.group(Class::Nat66), world.program());
+        let (pins, before) = (world.pins(), world.stats());
+        assert_eq!(pins.len(), ADDRESSES);
+
+        let steady = Steady::start(&world.tenants, &fresh, askers, by_table);
+        steady.goes_on();
+        // One of another build comes last, and exchanges the program.
+        for round in 0..2 {
+            if round == 1 {
+                world.forget_build();
+            }
+            world.stop();
+            steady.goes_on();
+            world.restart();
+            world.until_said("ready");
+            steady.goes_on();
+            world.kill();
+            steady.goes_on();
+            world.restart();
+            world.until_said("ready");
+            steady.goes_on();
+        }
+        assert_ne!(world.program(), program);
+        // Wherever it is in its start.
+        for milliseconds in [0, 10, 30, 60, 100, 200, 400] {
+            world.kill();
+            world.forget_build();
+            world.restart();
+            std::thread::sleep(Duration::from_millis(milliseconds));
+        }
+        world.until_said("ready");
+        steady.goes_on();
+
+        let outcome = steady.stop();
+        let wrong = outcome.wrong;
+        assert!(wrong.is_empty(), "of {}: {wrong:#?}", outcome.sent);
+        assert_eq!(world.group(Class::Nat66), group, "nothing was published");
+        let after = world.pins();
+        assert!(pins.iter().all(|(who, held)| after.get(who) == Some(held)));
+        assert_eq!(after.len() as u64, ADDRESSES as u64 + outcome.new);
+        // What was sent, and what the programs counted one after the other.
+        let stats = world.stats();
+        let more = |one: Selection| stats.selection[&one] - before.selection[&one];
+        assert_eq!(more(Selection::PinHit), outcome.sent - outcome.new);
+        assert_eq!(more(Selection::Maglev), outcome.new);
+        assert_eq!(more(Selection::PinNew), outcome.new);
+        assert_eq!(more(Selection::PinReplaced), 0);
+        assert_eq!(drops(&stats), drops(&before));
     });
 }

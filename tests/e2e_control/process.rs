@@ -151,13 +151,13 @@ impl Process {
         self.child.wait().expect("it ends");
     }
 
-    /// Begins it again after that.
+    /// Begins it again after it has ended.
     pub(crate) fn again(&mut self, node: &Namespace) {
         self.child = Self::spawn(node, &self.files);
     }
 
     /// Ends it in good order.
-    pub(crate) fn end(mut self) {
+    pub(crate) fn stop(&mut self) {
         self.signal(Signal::SIGTERM);
         let status = self.child.wait().expect("it ends");
         assert!(status.success(), "{status}: {}", self.log());

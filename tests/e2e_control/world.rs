@@ -4,20 +4,23 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::Ipv6Addr;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use guideway::control::kernel::LiveRoutes;
 use guideway::control::machine::Timing;
 use guideway::control::{install, Desired, Install, Known, Mode, Policy, Shard, ShardList};
-use guideway::egress::{Egress, Limits, Loader};
+use guideway::egress::pins::{Held, Holder};
+use guideway::egress::{Build, Egress, Limits, Loader, Stats};
 use guideway::encap::Encap;
 use guideway::group::{
     self, Class, Classes, ConfiguredClass, MemberState, Nat64Prefix, PinIdle, Settings, Snapshot,
     State,
 };
-use guideway::kernel::statedir::{StateDir, StateRoot};
+use guideway::kernel::statedir::{Section, StateDir, StateRoot};
 use guideway::kernel::tc;
+use guideway::placement::{HashKey, Scope};
 use guideway::route::{Key, Prefix, TableId, Target};
 use guideway::srv6::BaseSid;
 use guideway::tenant::Tenant;
@@ -27,6 +30,7 @@ use crate::namespace::Namespace;
 use crate::net::{self, Network};
 use crate::netns;
 use crate::process::Process;
+use crate::steady::ByTable;
 use crate::traffic::Server;
 
 pub(crate) const SHARDS: u32 = 3;
@@ -125,7 +129,7 @@ impl Control {
     fn end(self) {
         match self {
             Self::Loop(control) => control.end(),
-            Self::Process(process) => process.end(),
+            Self::Process(mut process) => process.stop(),
         }
     }
 }
@@ -290,7 +294,7 @@ impl World {
         assert!(found, "{:?}", self.targets(class));
     }
 
-    /// Ends the loop, and begins another one; the tool, if it was killed.
+    /// Ends the loop, and begins another one; the tool, if it has ended.
     pub(crate) fn restart(&mut self) {
         self.control = match self.control.take() {
             Some(Control::Process(mut process)) => {
@@ -315,6 +319,59 @@ impl World {
             Some(Control::Process(process)) => process,
             _ => panic!("there is none"),
         }
+    }
+
+    /// Ends the tool in good order.
+    pub(crate) fn stop(&mut self) {
+        self.process().stop();
+    }
+
+    /// Forgets of which build the program is: the next tool takes it for another one's.
+    pub(crate) fn forget_build(&self) {
+        let known = Build::pin(self.program());
+        let known = self.setup.dir.pin(Section::Programs, &known);
+        let removed = self.node.run(|| std::fs::remove_file(known));
+        if let Err(error) = removed.expect("inside") {
+            assert_eq!(error.kind(), io::ErrorKind::NotFound);
+        }
+    }
+
+    /// The program that is pinned now.
+    pub(crate) fn program(&self) -> u32 {
+        let opened = self.node.run(|| Egress::open(&self.setup.dir));
+        opened.expect("inside").expect("an instance").program().id()
+    }
+
+    /// What the program has counted.
+    pub(crate) fn stats(&self) -> Stats {
+        self.egress.stats().expect("readable")
+    }
+
+    /// Who has a pin, and to which tenure of which slot.
+    pub(crate) fn pins(&self) -> BTreeMap<Holder, Held> {
+        let mut pins = BTreeMap::new();
+        let all = self.egress.pins().expect("pins");
+        let read = all.for_each(|pin| {
+            let pin = pin.expect("a pin");
+            pins.insert(pin.holder, pin.held);
+            ControlFlow::Continue(())
+        });
+        read.expect("readable");
+        pins
+    }
+
+    /// Where addresses without a pin go by now, by this library's own reckoning.
+    pub(crate) fn by_table(&self, class: Class) -> ByTable {
+        let group = self.group(class).expect("a group");
+        Box::new(move |tenant, from| {
+            let scope = Scope {
+                table: Tenant::new(table(tenant), net::argument(tenant)).hash_table,
+                group: group.hash_group,
+            };
+            let key = HashKey::source(scope, from.into());
+            let member = group.place(key.hash32()).expect("a member");
+            u32::from(member.sid.node_id()) - 0x10
+        })
     }
 
     /// Ends the tool as a crash would.
