@@ -143,12 +143,12 @@ pub(super) enum Holder {
 }
 
 impl Holder {
-    /// The program of the instance that the interface with this index runs through it; none if it
-    /// runs no such, or is gone.
-    pub(super) fn runs(
+    /// The program, of those of the instance, that the interface with this index runs through it; none
+    /// if it runs no such, or is gone.
+    pub(super) fn runs<'p>(
         &self,
         ifindex: u32,
-        programs: &Programs,
+        programs: impl IntoIterator<Item = &'p Program>,
     ) -> Result<Option<u32>, AttachmentError> {
         let (filter, known) = match self {
             Self::Tcx(link) => {
@@ -158,7 +158,7 @@ impl Holder {
             Self::Clsact(filter, known) => (filter, *known),
         };
         // Its record may be older than what it runs.
-        let ids = programs.all().map(Program::id);
+        let ids = programs.into_iter().map(Program::id);
         for id in std::iter::once(known).chain(ids) {
             match ClsactFilter::find(id, ifindex) {
                 Ok(Some(found)) if found.id() == filter.id() => return Ok(Some(id)),
@@ -254,6 +254,7 @@ impl Egress {
     /// The state directory cannot be read, or a record in it.
     pub fn attachments(&self) -> Result<Vec<AttachmentView>, AttachmentError> {
         let programs = Programs::open(&self.dir, PROGRAM).map_err(AttachError::from)?;
+        let successor = self.successor()?;
         let view = |(ifindex, holder): (u32, Holder)| {
             Ok(AttachmentView {
                 ifindex,
@@ -265,10 +266,25 @@ impl Egress {
                         filter: filter.id(),
                     },
                 },
-                program_id: holder.runs(ifindex, &programs)?,
+                program_id: holder.runs(ifindex, programs.all().chain(&successor))?,
             })
         };
         self.holders()?.into_iter().map(view).collect()
+    }
+
+    /// The program that interfaces go over to in a migration that has not ended, if there is one:
+    /// packets that meet it are handled as by the one before.
+    pub(super) fn successor(&self) -> Result<Option<Program>, AttachmentError> {
+        if !self.dir.is_taken_over()? {
+            return Ok(None);
+        }
+        let path = self.dir.next().pin(Section::Programs, PROGRAM);
+        match Program::open(&path) {
+            Ok(program) => Ok(Some(program)),
+            // It has come to its end between two looks.
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(AttachError::from(error).into()),
+        }
     }
 
     /// What holds the program on interfaces, in the order of their indices.

@@ -398,7 +398,7 @@ impl Hooks for TenantHooks<'_> {
 
     fn runs(&self, hook: usize) -> Result<Option<u32>, AttachmentError> {
         let (ifindex, holder) = &self.at[hook];
-        holder.runs(*ifindex, &self.programs)
+        holder.runs(*ifindex, self.programs.all())
     }
 
     fn put(&mut self, hook: usize, from: u32, to: u32) -> Result<(), AttachmentError> {

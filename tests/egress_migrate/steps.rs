@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
-use guideway::egress::document::{status, Finding, FindingCode};
+use guideway::egress::document::{status, FindingCode};
 use guideway::egress::migrate::{MigrateError, Settled, Step};
 use guideway::egress::{Aborted, GuardError, InstanceError, Loader};
 use guideway::group::Class;
@@ -75,6 +75,15 @@ fn killed(at: usize) {
     assert_eq!(status.signal(), Some(9), "before {}", STEPS[at]);
 }
 
+const INTERRUPTED: FindingCode = FindingCode::InterruptedMigration;
+
+/// What is wrong, and with what.
+fn found() -> Vec<(FindingCode, String)> {
+    let findings = status(&dir()).expect("readable").findings.into_iter();
+    let found = findings.map(|finding| (finding.code, finding.object));
+    found.collect()
+}
+
 /// In which of two states an instance is.
 fn is_large() -> bool {
     let limits = open().limits();
@@ -91,6 +100,7 @@ fn who_is_killed_before_any_step_leaves_one_whole_state() {
             // Another one sees what is there before and after, and has opened it before.
             let opened = open();
             let before = contents(&opened);
+            let wrong_before = found();
             let mut known: BTreeSet<_> = pinned().into_values().collect();
             killed(at);
             known.extend(pinned().into_values());
@@ -111,10 +121,18 @@ fn who_is_killed_before_any_step_leaves_one_whole_state() {
                 Err(error) => panic!("before {step}: {error}"),
             }
             drop(opened);
-            let findings = status(&dir()).expect("readable").findings;
-            let interrupted = |finding: &Finding| finding.code == FindingCode::InterruptedMigration;
-            let told = findings.iter().any(interrupted);
-            assert_eq!(told, Step::Exchange <= step && step <= Step::Commit);
+            // Nothing else is wrong: the program that is to follow does the same.
+            let mut wrong = found();
+            let told = wrong.iter().position(|(code, _)| *code == INTERRUPTED);
+            assert_eq!(
+                told.is_some(),
+                Step::Exchange <= step && step <= Step::Commit
+            );
+            told.map(|at| wrong.remove(at));
+            assert_eq!(wrong, wrong_before, "before {step}");
+            let attachments = status(&dir()).expect("readable").attachments;
+            assert_eq!(attachments.len(), scene.interfaces.len());
+            assert!(attachments.iter().all(|one| one.alive), "before {step}");
 
             // The next one who opens it ends it; every other time that is who migrates.
             match at % 2 {

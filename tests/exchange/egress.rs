@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use guideway::egress::apply::How;
-use guideway::egress::document::apply;
+use guideway::egress::document::{apply, status, FindingCode};
 use guideway::egress::{Loader, UpgradeKind, Upgraded, Writer};
 use guideway::egress_spec::Spec;
 use guideway::error::ErrorKind;
@@ -293,6 +293,17 @@ fn again(writer: &mut Writer, role: &str) {
     assert!(done.expect("possible").done);
 }
 
+/// That is an exchange which has come to one interface alone; both are attached all the same.
+#[track_caller]
+fn finds_no_more_than_an_open_exchange(runs: [Option<u32>; 2], context: &str) {
+    let status = status(&dir()).expect("readable");
+    assert!(status.attachments.iter().all(|one| one.alive), "{context}");
+    let codes: Vec<_> = status.findings.iter().map(|one| one.code).collect();
+    assert!(!codes.contains(&FindingCode::NotAttached), "{context}");
+    let open = codes.contains(&FindingCode::OpenExchange);
+    assert!(open || runs[0] == runs[1], "{context}: {codes:?}");
+}
+
 fn killed_at_every_step(way: Way) {
     let mut node = Node::new(way);
     let [running, previous] = ["gw_egress", "gw_egress-previous"];
@@ -315,8 +326,11 @@ fn killed_at_every_step(way: Way) {
             let was_killed = killed("egress::the_process_that_is_killed", role, kills);
             node.source.send_all(&node.sink, 1);
             let now = TENANTS.map(runs);
+            let context = format!("{role} at {kills}");
+            finds_no_more_than_an_open_exchange(now, &context);
             node.writer = load();
             assert_eq!(TENANTS.map(runs), now, "{role} at {kills}: what runs stays");
+            finds_no_more_than_an_open_exchange(now, &context);
             node.source.send_all(&node.sink, 1);
             if now[0] == now[1] {
                 assert_eq!(Some(id(running)), now[0], "{role} at {kills}");

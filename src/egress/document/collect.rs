@@ -71,6 +71,7 @@ fn look_at(dir: &StateDir) -> Result<StatusDocument, Error> {
         build: egress.build_of(egress.program())?,
         is_of_this_build: egress.runs_this_build()?,
         next_program: programs.get(Role::Next).map(Program::id),
+        successor: egress.successor()?.map(|program| program.id()),
         previous_program: programs.get(Role::Previous).map(Program::id),
         pins,
         drift,
@@ -186,6 +187,8 @@ pub(super) struct Look {
     pub(super) build: Option<Build>,
     pub(super) is_of_this_build: bool,
     pub(super) next_program: Option<u32>,
+    /// What interfaces run or will run where a migration has not ended.
+    pub(super) successor: Option<u32>,
     pub(super) previous_program: Option<u32>,
     pub(super) pins: pins::Status,
     pub(super) drift: BTreeMap<TableId, i64>,
@@ -345,6 +348,14 @@ impl Look {
         found.map(|snapshot| snapshot.class)
     }
 
+    /// Whether packets of the interface meet a program of the instance: the one that runs, or one that
+    /// follows it or was before it, in these maps or in those of a migration.
+    pub(super) fn is_alive(&self, view: &AttachmentView) -> bool {
+        let others = [self.next_program, self.previous_program, self.successor];
+        let id = view.program_id;
+        id == Some(self.program) || id.is_some() && others.contains(&id)
+    }
+
     fn attachment(&self, view: &AttachmentView) -> AttachmentStatus {
         let (way, link_id, filter) = match view.how {
             Attached::Tcx { link_id } => (AttachmentWay::Tcx, Some(link_id), None),
@@ -357,7 +368,7 @@ impl Look {
             priority: filter.map(|filter| filter.priority.get()),
             handle: filter.map(|filter| filter.handle.get()),
             program_id: view.program_id,
-            alive: view.program_id == Some(self.program),
+            alive: self.is_alive(view),
         }
     }
 

@@ -158,7 +158,7 @@ impl Look {
 
     fn of_interfaces(&self, findings: &mut Vec<Finding>) {
         let attached = self.attachments.iter();
-        let attached = attached.filter(|view| view.program_id == Some(self.program));
+        let attached = attached.filter(|view| self.is_alive(view));
         let attached: BTreeSet<_> = attached.map(|view| view.ifindex).collect();
         for (ifindex, tenant) in &self.tenants {
             let name = self.interfaces.name(*ifindex);
@@ -256,17 +256,23 @@ impl Look {
             };
             findings.push(Finding::new(FindingCode::OtherBuild, &object, message));
         }
-        if let Some(next) = self.next_program {
-            let of = |id| {
-                let views = self.attachments.iter();
-                views.filter(|view| view.program_id == Some(id)).count()
-            };
-            let (new, old) = (of(next), of(self.program));
-            let message = format!(
-                "{new} interfaces run program {next}, which is to follow, and {old} this one"
-            );
-            findings.push(Finding::new(FindingCode::OpenExchange, &object, message));
-        }
+        let of = |id| {
+            let views = self.attachments.iter();
+            views.filter(|view| view.program_id == Some(id)).count()
+        };
+        let this = of(self.program);
+        let message = match (self.next_program, self.previous_program) {
+            (Some(next), _) => format!(
+                "{} interfaces run program {next}, which is to follow, and {this} this one",
+                of(next)
+            ),
+            (None, Some(previous)) if of(previous) > 0 => format!(
+                "{} interfaces run program {previous}, which was before, and {this} this one",
+                of(previous)
+            ),
+            _ => return,
+        };
+        findings.push(Finding::new(FindingCode::OpenExchange, &object, message));
     }
 
     fn of_pins(&self, findings: &mut Vec<Finding>) {

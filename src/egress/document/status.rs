@@ -295,7 +295,8 @@ pub struct AttachmentStatus {
     pub handle: Option<u32>,
     /// The program that runs there; null if the interface is gone, or somebody took it off.
     pub program_id: Option<u32>,
-    /// Whether it is the instance's program that runs there.
+    /// Whether it is a program of the instance that runs there: in the middle of an exchange, that is
+    /// the one before or the one to follow.
     pub alive: bool,
 }
 
