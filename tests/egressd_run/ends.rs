@@ -13,7 +13,9 @@ use nix::sys::signal::Signal;
 use serde_json::json;
 
 use crate::daemon::*;
-use crate::netns::{within, BPFFS};
+use crate::netns::{ip, within, BPFFS};
+use crate::scrape::get;
+use crate::shown::Manager;
 use crate::tool::Ran;
 
 #[test]
@@ -49,19 +51,26 @@ fn a_program_of_another_build_is_exchanged_when_it_starts() {
         let sent = send_from(1..65);
         daemon.stop();
         let old = egress().program().id();
-        let known = guideway::egress::Build::pin(old);
-        let known = egress().dir().pin(Section::Programs, &known);
-        std::fs::remove_file(known).expect("removed");
-
-        let daemon = node.ready(&[]);
+        forget_build();
+        let (address, path) = ("127.0.0.1:19488", node.path("notify"));
+        let manager = Manager::at(&path);
+        let metrics = format!("--metrics={address}");
+        let daemon = Daemon::start(node, &[&metrics], |command| {
+            command.env("NOTIFY_SOCKET", &path);
+        });
+        daemon.says("ready");
         let new = egress().program().id();
         assert_ne!(new, old);
         let told = daemon.messages("program");
         assert_eq!(told.len(), 1, "{told:?}");
         assert!(
-            told[0].contains(&format!("{new} in the place of {old}")),
+            told[0].contains(&format!("{new} in the place of {old} on 1 interfaces")),
             "{told:?}"
         );
+        // Who asks how it goes hears of it, too.
+        assert!(manager.ready().ends_with(&told[0]));
+        let ready = (200, format!("ready; program: {}\n", told[0]));
+        assert_eq!(get(address, "/readyz"), Some(ready));
         let attachments = egress().attachments().expect("readable");
         assert!(attachments.iter().all(|view| view.program_id == Some(new)));
         let hits = counter("pin_hit");
@@ -69,8 +78,47 @@ fn a_program_of_another_build_is_exchanged_when_it_starts() {
         assert_eq!(counter("pin_hit") - hits, 64);
         daemon.stop();
         // It is of this build now.
-        let daemon = node.ready(&[]);
+        let daemon = node.ready(&[&metrics]);
         assert_eq!(daemon.messages("program"), [""; 0]);
+        assert_eq!(get(address, "/readyz"), Some((200, "ready\n".to_owned())));
+        daemon.stop();
+    });
+}
+
+/// Forgets of which build the program is.
+fn forget_build() {
+    let known = guideway::egress::Build::pin(egress().program().id());
+    let known = egress().dir().pin(Section::Programs, &known);
+    std::fs::remove_file(known).expect("removed");
+}
+
+#[test]
+fn an_interface_that_the_new_program_does_not_come_to_is_told_where_it_is_asked_how_it_goes() {
+    on_node("not-on-all", |node| {
+        node.manifest("a.json", shard(0x10));
+        node.once(&[]).exits(0);
+        node.attach();
+        let own = ["attach", "tap1", "--table=43", "--argument=0x2a6"];
+        node.ran(&own, &[]).exits(0);
+        ip(&["link", "del", "tap1"]);
+        let address = "127.0.0.1:19489";
+        let metrics = format!("--metrics={address}");
+        let old = egress().program().id();
+        forget_build();
+        let daemon = node.ready(&[&metrics]);
+        let new = egress().program().id();
+        let told = format!("{new} in the place of {old} on 1 interfaces, but not on all");
+        assert!(
+            daemon.messages("program").contains(&told),
+            "{}",
+            daemon.log()
+        );
+        let lines = daemon.lines();
+        let line = lines.iter().find(|line| line["message"] == told);
+        assert_eq!(line.expect("there")["level"], "error");
+        // Tenants that it is on are served.
+        let ready = (200, format!("ready; program: {told}\n"));
+        assert_eq!(get(address, "/readyz"), Some(ready));
         daemon.stop();
     });
 }

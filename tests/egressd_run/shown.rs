@@ -2,6 +2,7 @@
 //! What it tells: the service manager, probes, scrapes, and lines.
 
 use std::os::unix::net::UnixDatagram;
+use std::path::Path;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
@@ -12,9 +13,27 @@ use crate::netns::within;
 use crate::scrape::{get, scraped, series};
 
 /// Messages to a service manager, as they come.
-struct Manager(UnixDatagram);
+pub(crate) struct Manager(UnixDatagram);
 
 impl Manager {
+    pub(crate) fn at(path: &Path) -> Self {
+        let socket = UnixDatagram::bind(path).expect("a socket");
+        let timeout = socket.set_read_timeout(Some(PATIENCE));
+        timeout.expect("a timeout");
+        Self(socket)
+    }
+
+    /// That it is ready, behind what it waited for.
+    pub(crate) fn ready(&self) -> String {
+        loop {
+            let message = self.next_state();
+            if !message.starts_with("STATUS=waiting") {
+                assert!(message.starts_with("READY=1\n"), "{message}");
+                return message;
+            }
+        }
+    }
+
     fn next(&self) -> String {
         let mut bytes = [0; 1024];
         let count = loop {
@@ -42,11 +61,7 @@ impl Manager {
 fn the_service_manager_is_told_in_order_and_that_it_lives() {
     on_node("notify", |node| {
         let path = node.path("notify");
-        let manager = Manager(UnixDatagram::bind(&path).expect("a socket"));
-        manager
-            .0
-            .set_read_timeout(Some(PATIENCE))
-            .expect("a timeout");
+        let manager = Manager::at(&path);
         let shards = node.path("shards");
         std::fs::remove_dir(&shards).expect("empty");
         let daemon = Daemon::start(node, &[], |command| {
@@ -62,13 +77,7 @@ fn the_service_manager_is_told_in_order_and_that_it_lives() {
         );
         std::fs::create_dir(&shards).expect("made");
         node.manifest("a.json", shard(0x10));
-        let ready = loop {
-            let message = manager.next_state();
-            if !message.starts_with("STATUS=waiting") {
-                break message;
-            }
-        };
-        assert!(ready.starts_with("READY=1\n"), "{ready}");
+        assert_eq!(manager.ready(), "READY=1\nSTATUS=in line with its shards");
         // Half of the time that the manager gives it, though nothing happens.
         for _ in 0..5 {
             assert_eq!(manager.next(), "WATCHDOG=1");

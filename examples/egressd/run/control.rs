@@ -286,7 +286,8 @@ impl Control {
             Some(what) => self.notify.status(&format!("waiting for {what}")),
             None => {
                 self.ready = true;
-                self.notify.ready("in line with its shards");
+                let status = self.health.with_program("in line with its shards");
+                self.notify.ready(&status);
                 self.log
                     .info("ready", "the first sweep ended without an error");
             }

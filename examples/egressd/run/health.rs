@@ -27,15 +27,18 @@ pub(crate) struct Health {
     patience_ns: AtomicU64,
     /// What is waited for; none: ready.
     waiting: Mutex<Option<String>>,
+    /// What the start did to the program; none: nothing.
+    program: Option<String>,
 }
 
 impl Health {
-    pub(crate) fn new(interval: Duration) -> Self {
+    pub(crate) fn new(interval: Duration, program: Option<String>) -> Self {
         let health = Self {
             turned_ns: AtomicU64::new(clock::monotonic_ns()),
             working_ns: AtomicU64::new(0),
             patience_ns: AtomicU64::new(0),
             waiting: Mutex::new(Some("the first sweep".to_owned())),
+            program,
         };
         health.interval(interval);
         health
@@ -79,6 +82,14 @@ impl Health {
         *self.waiting.lock().unwrap_or_else(PoisonError::into_inner) = what;
     }
 
+    /// A text that tells what the start did to the program, too.
+    pub(crate) fn with_program(&self, text: &str) -> String {
+        match &self.program {
+            None => text.to_owned(),
+            Some(program) => format!("{text}; {program}"),
+        }
+    }
+
     /// What does not go on; none if everything does.
     pub(crate) fn stuck(&self) -> Option<String> {
         let now = clock::monotonic_ns();
@@ -105,7 +116,7 @@ impl Health {
     fn ready(&self) -> Response {
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         match &*waiting {
-            None => Response::text(Status::Ok, "ready"),
+            None => Response::text(Status::Ok, self.with_program("ready")),
             Some(what) => {
                 let text = format!("waiting for {what}");
                 Response::text(Status::ServiceUnavailable, text)

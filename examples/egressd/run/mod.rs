@@ -59,13 +59,12 @@ pub(crate) fn run(arguments: &RunArgs, flags: &Flags, output: &Output) -> Result
     let opened = state::open(&config)?;
     let how = if opened.made { "made" } else { "opened" };
     log.info("state", &format!("{how} {}", opened.dir.path().display()));
-    if let Some(upgraded) = &opened.upgraded {
-        report::upgraded(upgraded, &log);
-    }
+    let upgraded = opened.upgraded.as_ref();
+    let program = upgraded.map(|upgraded| report::upgraded(upgraded, &log));
     let source = inputs::source(&config.source)?;
     let monitor = inputs::monitor(&config, &log)?;
     let counting = Counting::new(&config, lacks);
-    let health = Arc::new(Health::new(config.sweep));
+    let health = Arc::new(Health::new(config.sweep, program));
     let _server = match config.metrics {
         // One sweep is over before anybody asks.
         Some(address) if !arguments.once => {

@@ -11,30 +11,43 @@ use guideway::egress::{UpgradeError, Upgraded};
 use super::log::{Log, Wrong};
 use super::worker::Done;
 
-/// What became of a program that another build had loaded. Where it could not be exchanged that one
-/// goes on, as the maps are the same.
-pub(crate) fn upgraded(upgraded: &Result<Upgraded, UpgradeError>, log: &Log) {
+/// Says what became of a program that another build had loaded, and gives that back for those who ask
+/// how it goes. Where it could not be exchanged that one goes on, as the maps are the same.
+pub(crate) fn upgraded(upgraded: &Result<Upgraded, UpgradeError>, log: &Log) -> String {
     let event = "program";
-    match upgraded {
-        Ok(upgraded) => {
-            let program = &upgraded.program;
-            let (old, new) = (program.old_program_id, program.new_program_id);
-            let interfaces = upgraded.interfaces.iter();
-            let runs = interfaces.filter(|one| one.new_program_id == Some(new));
-            let count = runs.count();
-            let exchanged = format!("{new} in the place of {old} on {count} interfaces");
-            match upgraded.done {
-                true => log.info(event, &exchanged),
-                false => log.error(event, &format!("{exchanged}, but not on all")),
-            }
-            for one in &upgraded.interfaces {
-                if let Some(error) = &one.error {
-                    log.warning(event, &format!("{}: {error}", one.interface));
-                }
-            }
+    let upgraded = match upgraded {
+        Ok(upgraded) => upgraded,
+        Err(error) => {
+            let message = format!("that of another build goes on: {error}");
+            log.error(event, &message);
+            return format!("{event}: {message}");
         }
-        Err(error) => log.error(event, &format!("that of another build goes on: {error}")),
+    };
+    let program = &upgraded.program;
+    let (old, new) = (program.old_program_id, program.new_program_id);
+    let interfaces = upgraded.interfaces.iter();
+    let runs = interfaces.filter(|one| one.new_program_id == Some(new));
+    let count = runs.count();
+    let runs = match new == old {
+        true => format!("{new} on {count} interfaces"),
+        false => format!("{new} in the place of {old} on {count} interfaces"),
+    };
+    let faults = upgraded.interfaces.iter().any(|one| one.error.is_some());
+    let everywhere = upgraded.done && !faults;
+    let message = match everywhere {
+        true => runs,
+        false => format!("{runs}, but not on all"),
+    };
+    match everywhere {
+        true => log.info(event, &message),
+        false => log.error(event, &message),
     }
+    for one in &upgraded.interfaces {
+        if let Some(error) = &one.error {
+            log.warning(event, &format!("{}: {error}", one.interface));
+        }
+    }
+    format!("{event}: {message}")
 }
 
 /// Everything that is wrong after a sweep. The same texts come again as long as it is.
