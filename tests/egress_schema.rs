@@ -167,6 +167,17 @@ fn fixed_keys_are_required() {
         "code severity object message remedy",
     );
     required(
+        "attach",
+        "/required",
+        "schema interface table attachment replaced routes warnings",
+    );
+    required(
+        "attach",
+        "/$defs/ProgramAttached/required",
+        "way link_id priority handle",
+    );
+    required("attach", "/$defs/AttachWarning/required", "code message");
+    required(
         "detach",
         "/required",
         "schema interfaces tenants abandoned purged removed left",

@@ -9,7 +9,8 @@ use std::time::Duration;
 use guideway::control::kernel::LiveRoutes;
 use guideway::control::netlink::Resolver;
 use guideway::control::{install, Install, Installed};
-use guideway::egress::{interfaces_of, Attached, Egress, InterfaceWarning, Loader, Writer};
+use guideway::egress::document::AttachDocument;
+use guideway::egress::{interfaces_of, Egress, Loader, Writer};
 use guideway::error::ErrorKind;
 use guideway::kernel::netdev;
 use guideway::kernel::statedir::StateDir;
@@ -17,12 +18,11 @@ use guideway::placement::HashTable;
 use guideway::route::{Prefix, TableId};
 use guideway::srv6::{BaseSid, NextHop};
 use guideway::tenant::{PinQuota, Tenant};
-use serde_json::{json, Value};
 
 use crate::args::TenantArgs;
 use crate::run::config::{load, Config, Flags};
 use crate::run::now;
-use crate::tool::{json, Done, Failure, Output};
+use crate::tool::{Done, Failure, Output};
 
 pub(crate) fn run(arguments: &TenantArgs, flags: &Flags, output: &Output) -> Result<Done, Failure> {
     let config = load(flags)?.config;
@@ -95,11 +95,14 @@ pub(crate) fn run(arguments: &TenantArgs, flags: &Flags, output: &Output) -> Res
         Failure::new(kind, message).about(name)
     })?;
     drop(writer);
-    let document = document(arguments, &attached, &installed, &replaced, &warnings);
-    match output.is_json() {
-        true => output.print(&json(&document))?,
-        false => output.print(&text(arguments, &installed, &replaced, &warnings))?,
-    };
+    let routes = installed.classes.iter();
+    let routes = routes.map(|(class, placed)| (*class, placed.to_string()));
+    let document = AttachDocument::new(name.as_str(), tenant.table, &attached, routes)
+        .replaced(replaced)
+        .warned(&warnings);
+    output
+        .result(&document, text)
+        .map_err(|failure| failure.although(format_args!("{name} is attached")))?;
     Ok(Done::Well)
 }
 
@@ -251,56 +254,21 @@ fn ordered(config: &Config) -> Result<Option<(BaseSid, NextHop)>, Failure> {
     Ok(reached)
 }
 
-fn document(
-    arguments: &TenantArgs,
-    attached: &Attached,
-    installed: &Installed,
-    replaced: &[u32],
-    warnings: &[InterfaceWarning],
-) -> Value {
-    let way = match attached {
-        Attached::Tcx { link_id } => json!({"way": "tcx", "link_id": link_id}),
-        Attached::Clsact { filter } => json!({
-            "way": "clsact", "priority": filter.priority, "handle": filter.handle,
-        }),
-        _ => Value::Null,
-    };
-    let classes = installed.classes.iter();
-    let classes = classes.map(|(class, placed)| (class.to_string(), placed.to_string().into()));
-    let warnings = warnings.iter();
-    let warnings =
-        warnings.map(|warning| json!({"code": warning.code(), "message": warning.to_string()}));
-    json!({
-        "schema": "guideway.egress.attach/v1",
-        "interface": arguments.interface,
-        "table": arguments.table,
-        "attachment": way,
-        "replaced": replaced,
-        "routes": classes.collect::<serde_json::Map<String, Value>>(),
-        "warnings": warnings.collect::<Vec<_>>(),
-    })
-}
-
-fn text(
-    arguments: &TenantArgs,
-    installed: &Installed,
-    replaced: &[u32],
-    warnings: &[InterfaceWarning],
-) -> String {
-    let TenantArgs {
+fn text(document: &AttachDocument) -> String {
+    let AttachDocument {
         interface, table, ..
-    } = arguments;
+    } = document;
     let mut text = format!("attached to {interface}, for tenant {table}\n");
-    for ifindex in replaced {
+    for ifindex in &document.replaced {
         text.push_str(&format!(
             "  in the place of the one with index {ifindex}, which is gone\n"
         ));
     }
-    for (class, placed) in &installed.classes {
+    for (class, placed) in &document.routes {
         text.push_str(&format!("  {class}: {placed}\n"));
     }
-    for warning in warnings {
-        text.push_str(&format!("warning: {}: {warning}\n", warning.code()));
+    for warning in &document.warnings {
+        text.push_str(&format!("warning: {}: {}\n", warning.code, warning.message));
     }
     text
 }

@@ -21,6 +21,9 @@ pub const TRACE: &str = include_str!("schema/trace.json");
 /// The schema of a status.
 pub const STATUS: &str = include_str!("schema/status.json");
 
+/// The schema of what was attached for one tenant.
+pub const ATTACH: &str = include_str!("schema/attach.json");
+
 /// The schema of what was detached.
 pub const DETACH: &str = include_str!("schema/detach.json");
 
@@ -41,8 +44,8 @@ pub const RETIRE: &str = include_str!("schema/retire.json");
 
 /// Names of all schemas, that of the specification included.
 pub const NAMES: &[&str] = &[
-    "spec", "plan", "apply", "explain", "trace", "status", "detach", "upgrade", "pin", "sweep",
-    "migrate", "retire",
+    "spec", "plan", "apply", "explain", "trace", "status", "attach", "detach", "upgrade", "pin",
+    "sweep", "migrate", "retire",
 ];
 
 /// The schema of this name, if there is one.
@@ -54,6 +57,7 @@ pub fn named(name: &str) -> Option<&'static str> {
         "explain" => Some(EXPLAIN),
         "trace" => Some(TRACE),
         "status" => Some(STATUS),
+        "attach" => Some(ATTACH),
         "detach" => Some(DETACH),
         "upgrade" => Some(UPGRADE),
         "pin" => Some(PIN),
@@ -74,6 +78,7 @@ pub fn generate(name: &str) -> Option<String> {
         "explain" => Some(of::<super::explain::AddressExplain>(name)),
         "trace" => Some(of::<super::trace::TraceDocument>(name)),
         "status" => Some(of::<super::document::StatusDocument>(name)),
+        "attach" => Some(of::<super::document::AttachDocument>(name)),
         "detach" => Some(of::<super::document::DetachDocument>(name)),
         "upgrade" => Some(of::<super::Upgraded>(name)),
         "pin" => Some(of::<super::document::PinDocument>(name)),

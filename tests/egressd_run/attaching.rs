@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! What `attach` refuses, and that nothing is left of it then.
 
-use guideway::egress::{Egress, Limits, Loader};
+use guideway::egress::{schema, Egress, Limits, Loader};
 use guideway::kernel::statedir::StateRoot;
 use guideway::tenant::{PinQuota, Tenant};
-use serde_json::Value;
+use serde_json::{json, Value};
 
 use crate::daemon::*;
-use crate::netns::{ifindex, BPFFS};
+use crate::netns::{ifindex, ip, veth, BPFFS};
 use crate::tool::Ran;
 
 fn attach(node: &Node, interface: &str, more: &[&str]) -> Ran {
@@ -159,5 +159,39 @@ fn a_tenant_has_its_share_of_the_pins_unless_something_else_is_said() {
         let other = ["--table=42", "--argument=0x2a5", "--pin-quota=7"];
         let error = attach(node, "tap0", &other).fails(4, "conflict");
         says(&error, "pin_quota 7 of table 42 is 2048");
+    });
+}
+
+#[test]
+fn its_document_satisfies_its_schema() {
+    on_node("attach_document", |node| {
+        let schema: Value = serde_json::from_str(schema::ATTACH).expect("JSON");
+        let validator = jsonschema::draft202012::new(&schema).expect("a schema");
+        let document = |interface: &str, more: &[&str]| {
+            let ran = attach(node, interface, more).exits(0);
+            let document: Value = serde_json::from_str(&ran.stdout).expect("JSON");
+            let errors: Vec<_> = validator.iter_errors(&document).collect();
+            assert!(errors.is_empty(), "{errors:#?}\n{document:#}");
+            assert_eq!(document["schema"], "guideway.egress.attach/v1");
+            document
+        };
+        node.manifest("a.json", shard(0x10));
+        node.once(&[]).exits(0);
+        let own = ["--table=42", "--argument=0x2a5", "--attach=clsact"];
+        let first = document("tap0", &own);
+        assert_eq!(first["attachment"]["way"], "clsact");
+        assert!(first["attachment"]["handle"].is_number());
+        assert_eq!(first["routes"]["nat66"], "to the group of nat66");
+        assert_eq!(first["warnings"][0]["code"], "no-gateway");
+        assert_eq!(first["replaced"], json!([]));
+        let before = ifindex("tap0");
+        ip(&["link", "delete", "tap0"]);
+        veth("tap0", "vm0");
+        let second = document("tap0", &own[..2]);
+        assert_eq!(second["replaced"], json!([before]));
+        assert_eq!(
+            (&second["interface"], &second["table"]),
+            (&json!("tap0"), &json!(42))
+        );
     });
 }

@@ -60,6 +60,7 @@ fn schemas_are_printed() {
         "control-plan",
         "apply",
         "status",
+        "attach",
         "detach",
         "pin",
         "sweep",

@@ -7,6 +7,7 @@
 //! namespace. Numbers are numbers; SIDs, prefixes and classes are texts.
 
 mod apply;
+mod attach;
 mod class;
 mod collect;
 mod detach;
@@ -25,6 +26,7 @@ mod status;
 mod sweep;
 
 pub use apply::{apply, ApplyDocument, ApplyResult, ApplySchema, GroupApplied, NotApplied};
+pub use attach::{AttachDocument, AttachSchema, AttachWarning, ProgramAttached};
 pub use class::{ClassPlan, GroupSettings, MemberChange, MemberPlan};
 pub use collect::status;
 pub use detach::{
