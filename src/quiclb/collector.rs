@@ -232,6 +232,8 @@ pub struct Collector {
     batch: Option<Batch>,
     /// What the last complete sweep counted.
     counted: Option<Counted>,
+    /// The generation since which nothing is left of publications that died.
+    tidied: Option<u64>,
     /// No plan is made before this time, unless for another cause than the last one.
     follow_ns: u64,
     /// What the last plan was made for.
@@ -259,6 +261,7 @@ impl Collector {
             tools: None,
             batch: None,
             counted: None,
+            tidied: None,
             follow_ns: 0,
             tried: Vec::new(),
             stands: None,
@@ -305,6 +308,10 @@ impl Collector {
             // Whoever published it did not come to that.
             writer.note_return(live.number())?;
             live.flow_state_mut().returned_ns = Some(monotonic_ns());
+        }
+        if self.tidied != Some(live.number()) {
+            writer.end_publication(&live.record)?;
+            self.tidied = Some(live.number());
         }
         if !self.tools.as_ref().is_some_and(|tools| tools.fit(writer)) {
             self.tools = Some(Tools::load(writer)?);

@@ -364,22 +364,40 @@ impl Writer {
         steps.run(Step::NoteReturn, || self.note_return(record.number))?;
         steps.run(Step::FoldCounters, || self.fold_counters(record))?;
         let leftovers = self.leftovers(record.number, keep)?;
-        steps.run(Step::Unpin, || {
-            leftovers
-                .iter()
-                .try_for_each(|name| self.lock.unpin(Section::Generations, name).map(|_| ()))
-        })?;
-        steps.run(Step::RemoveTargets, || {
-            let needed = targets(record);
-            for ifindex in self.maps.targets.targets()? {
-                if !needed.contains(&ifindex) {
-                    self.maps.targets.remove(ifindex)?;
-                }
+        steps.run(Step::Unpin, || self.unpin_generations(&leftovers))?;
+        steps.run(Step::RemoveTargets, || self.keep_targets(record))?;
+        steps.run(Step::RemoveContexts, || self.keep_contexts_of(record))
+    }
+
+    /// Does what a publication that died did not come to, or what it left: all of the above, but for
+    /// records, of which only the next publication knows how many are wanted.
+    pub(super) fn end_publication(&self, live: &Record) -> Result<(), InstanceError> {
+        self.note_return(live.number)?;
+        self.fold_counters(live)?;
+        let leftovers = self.leftovers(live.number, usize::MAX)?;
+        self.unpin_generations(&leftovers)?;
+        self.keep_targets(live)?;
+        Ok(self.keep_contexts_of(live)?)
+    }
+
+    fn unpin_generations(&self, names: &[String]) -> Result<(), SysError> {
+        let mut names = names.iter();
+        names.try_for_each(|name| self.lock.unpin(Section::Generations, name).map(drop))
+    }
+
+    fn keep_targets(&self, record: &Record) -> Result<(), SysError> {
+        let needed = targets(record);
+        for ifindex in self.maps.targets.targets()? {
+            if !needed.contains(&ifindex) {
+                self.maps.targets.remove(ifindex)?;
             }
-            Ok(())
-        })?;
+        }
+        Ok(())
+    }
+
+    fn keep_contexts_of(&self, record: &Record) -> Result<(), SysError> {
         let slots: Vec<_> = record.contexts.iter().map(|context| context.slot).collect();
-        steps.run(Step::RemoveContexts, || self.keep_contexts(&slots))
+        self.keep_contexts(&slots)
     }
 }
 

@@ -9,6 +9,9 @@ mod datapath;
 #[allow(dead_code)]
 #[path = "../differential/frames.rs"]
 mod frames;
+mod killed;
+#[path = "../common/killing.rs"]
+mod killing;
 mod machine;
 #[path = "../common/netns.rs"]
 mod netns;

@@ -26,14 +26,14 @@ use crate::scene::{backend, dir, document, loader, opened, publish, send, spec, 
 /// Clients whose flows are looked at.
 const CLIENTS: u16 = 64;
 
-fn on_card(name: &'static str, work: impl FnOnce() + Send + 'static) {
+pub(crate) fn on_card(name: &'static str, work: impl FnOnce() + Send + 'static) {
     isolated(name, || {
         veth(PORT, "gw-peer");
         work();
     });
 }
 
-fn map(name: &str) -> Map {
+pub(crate) fn map(name: &str) -> Map {
     Map::open_any(&dir().pin(Section::Maps, name)).expect("a pinned map")
 }
 
@@ -50,7 +50,7 @@ fn records() -> Vec<String> {
     names
 }
 
-fn backends(card: &HardwareLb) -> BTreeSet<u8> {
+pub(crate) fn backends(card: &HardwareLb) -> BTreeSet<u8> {
     (0..CLIENTS).map(|client| backend(card, client)).collect()
 }
 

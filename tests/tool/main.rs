@@ -8,6 +8,8 @@ mod damage;
 mod documents;
 mod harness;
 mod keys;
+mod killed_repair;
+mod killed_root_array;
 mod life;
 mod limits;
 mod offload;
@@ -22,6 +24,8 @@ mod upgrading;
 mod usage;
 mod watching;
 
+#[path = "../common/killing.rs"]
+mod killing;
 #[path = "../common/netns.rs"]
 mod netns;
 #[path = "../common/programs.rs"]

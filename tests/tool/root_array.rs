@@ -25,15 +25,15 @@ use crate::programs::{Programs, Use};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 /// As in tests/bpf/root.bpf.c.
-const INDEX: u32 = 3;
+pub(crate) const INDEX: u32 = 3;
 
 /// The machine of the example, whose interface has another owner.
-struct Owned {
-    programs: Programs,
+pub(crate) struct Owned {
+    pub(crate) programs: Programs,
     files: Files,
 }
 
-fn path() -> PathBuf {
+pub(crate) fn path() -> PathBuf {
     Path::new(BPFFS).join("roots")
 }
 
@@ -46,7 +46,7 @@ impl Owned {
     }
 
     /// The same without the owner's program on the interface.
-    fn absent(test: &str) -> Self {
+    pub(crate) fn absent(test: &str) -> Self {
         let bytes = include_bytes!(concat!(env!("OUT_DIR"), "/root.bpf.o"));
         let programs = Programs::load(bytes, |_| Use::Own);
         programs.map("gw_t_roots").pin(path()).expect("pinned");
@@ -54,18 +54,18 @@ impl Owned {
         Self { programs, files }
     }
 
-    fn attach(&self) {
+    pub(crate) fn attach(&self) {
         let root = self.programs.program("gw_t_root");
         let flags = libbpf_sys::XDP_FLAGS_DRV_MODE;
         netlink_attach(ifindex("edge0"), &root, flags).expect("attach the root");
     }
 
-    fn array(&self) -> MapHandle {
+    pub(crate) fn array(&self) -> MapHandle {
         self.programs.map("gw_t_roots")
     }
 
     /// The number of the program at the place.
-    fn at_place(&self) -> Option<u64> {
+    pub(crate) fn at_place(&self) -> Option<u64> {
         at(&self.array(), INDEX)
     }
 
@@ -85,7 +85,7 @@ impl Owned {
         self.files.write(name, spec.to_string())
     }
 
-    fn applied(test: &str) -> (Self, String) {
+    pub(crate) fn applied(test: &str) -> (Self, String) {
         let owned = Self::new(test);
         let spec = owned.write("spec.json", example());
         quiclb(&["apply", &spec]).exits(0);
@@ -93,7 +93,7 @@ impl Owned {
     }
 }
 
-fn at(array: &MapHandle, index: u32) -> Option<u64> {
+pub(crate) fn at(array: &MapHandle, index: u32) -> Option<u64> {
     let id = array.lookup(&index.to_ne_bytes(), MapFlags::ANY);
     let id = id.expect("read")?;
     Some(u32::from_ne_bytes(id.try_into().expect("4 bytes")).into())
@@ -107,7 +107,7 @@ fn status(code: i32) -> Value {
 
 /// The program is at its place, and gets and forwards packets.
 #[track_caller]
-fn is_well(owned: &Owned) {
+pub(crate) fn is_well(owned: &Owned) {
     let before = status(0);
     let attachment = &before["attachment"];
     assert_eq!(
@@ -151,7 +151,7 @@ fn found(code: &str) -> Value {
     found.clone()
 }
 
-fn links() -> Vec<String> {
+pub(crate) fn links() -> Vec<String> {
     names_in(&state_dir().join("links"))
 }
 
@@ -205,7 +205,7 @@ fn the_owner_calls_the_program_from_when_it_is_applied_until_it_is_detached() {
     });
 }
 
-fn map_id(map: &MapHandle) -> u32 {
+pub(crate) fn map_id(map: &MapHandle) -> u32 {
     map.info().expect("its properties").info.id
 }
 

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use guideway::egress::schema;
 use guideway::egress::Egress;
+use guideway::kernel::program::Program;
 use guideway::kernel::run::ClassifierRun;
 use guideway::kernel::statedir::StateRoot;
 use serde_json::{json, Value};
@@ -95,6 +96,16 @@ pub(crate) fn open() -> Egress {
 
 /// The shard that the program sends a packet of a tenant to, by its number; none if it does not.
 pub(crate) fn send(interface: &str, source: &str, destination: &str) -> Option<u16> {
+    send_by(open().program(), interface, source, destination)
+}
+
+/// The same of a program that is not known to be the pinned one.
+pub(crate) fn send_by(
+    program: &Program,
+    interface: &str,
+    source: &str,
+    destination: &str,
+) -> Option<u16> {
     let frame = frame(source, destination);
     let run = ClassifierRun {
         frame: &frame,
@@ -103,7 +114,7 @@ pub(crate) fn send(interface: &str, source: &str, destination: &str) -> Option<u
         mark: 0,
         priority: 0,
     };
-    let done = run.run(open().program()).expect("a run");
+    let done = run.run(program).expect("a run");
     const REDIRECT: i32 = 7;
     // The fourth word of the outer destination address.
     (done.action == REDIRECT).then(|| u16::from_be_bytes([done.frame[44], done.frame[45]]))

@@ -6,6 +6,7 @@ mod damage;
 mod detaching;
 mod explaining;
 mod keeping;
+mod killed_repair;
 mod machine;
 mod migrating;
 mod pinned;
@@ -14,6 +15,8 @@ mod status;
 mod upgrading;
 mod usage;
 
+#[path = "../common/killing.rs"]
+mod killing;
 #[path = "../common/netns.rs"]
 mod netns;
 #[path = "../common/tool.rs"]
