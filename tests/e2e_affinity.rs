@@ -142,7 +142,8 @@ enum Kind {
 }
 
 impl Connection {
-    async fn open(world: &World, service: usize, n: usize) -> Self {
+    /// Connects and asks once: another backend may answer that than the one that it connected to.
+    async fn open(world: &World, service: usize, n: usize) -> Result<Self, Broken> {
         let (name, routing, _) = SERVICES[service];
         let clients = &world.network.clients;
         let remote = address(service);
@@ -162,10 +163,13 @@ impl Connection {
             kind,
         };
         connection.home = match &mut connection.kind {
-            Kind::Plain(flow) => flow.ask(DEADLINE).await.expect("a first answer"),
+            Kind::Plain(flow) => {
+                let answer = flow.ask(DEADLINE).await;
+                answer.map_err(|error| (name, 0, format!("{n}, first answer: {error}")))?
+            }
             Kind::Quic(client) => client.backend,
         };
-        connection
+        Ok(connection)
     }
 
     /// One question; the reason if the backend it began with does not answer.
@@ -201,7 +205,7 @@ fn start() -> (World, Vec<PlainServer>) {
 }
 
 /// `count` connections of each service.
-async fn open(world: &World, count: usize) -> Vec<Connection> {
+async fn open(world: &World, count: usize) -> Vec<Result<Connection, Broken>> {
     let mut opened = Vec::new();
     for service in 0..SERVICES.len() {
         // More handshakes at a time would repeat their first packets on a slow machine.
@@ -211,6 +215,12 @@ async fn open(world: &World, count: usize) -> Vec<Connection> {
         }
     }
     opened
+}
+
+/// All of them, where none may break.
+fn whole(opened: Vec<Result<Connection, Broken>>) -> Vec<Connection> {
+    let opened: Result<_, _> = opened.into_iter().collect();
+    opened.expect("whole connections")
 }
 
 /// A connection that broke: its service, the backend that it began with, and what happened.
@@ -293,7 +303,12 @@ impl Scene {
                 self.collecting = Collecting::start(&self.world.network.balancer);
             }
             broken.extend(ask(connections, patience, change).await);
-            connections.extend(open(&self.world, 8).await);
+            for opened in open(&self.world, 8).await {
+                match opened {
+                    Ok(connection) => connections.push(connection),
+                    Err(error) => broken.push(error),
+                }
+            }
             // Windows of the impatient service close, in the time of some changes.
             tokio::time::sleep(Duration::from_secs(2)).await;
             let later = format!("after {change}");
@@ -310,7 +325,7 @@ fn no_connection_breaks_through_ten_changes() {
     }
     let mut scene = Scene::start("ten-changes");
     e2e::block_on(async {
-        let mut connections = open(&scene.world, count()).await;
+        let mut connections = whole(open(&scene.world, count()).await);
         let broken = scene.change(&mut connections, DEADLINE, |_, _| {}).await;
         assert_eq!(broken, []);
         let dead = 2;
@@ -354,7 +369,7 @@ fn without_flow_state_the_same_changes_break_connections() {
     let mut scene = Scene::start("no-memory");
     e2e::block_on(async {
         let patience = Duration::from_secs(1);
-        let mut connections = open(&scene.world, 30).await;
+        let mut connections = whole(open(&scene.world, 30).await);
         let broken = scene.change(&mut connections, patience, |world, members| {
             forget(&world.network.balancer, &stateless(world, members));
         });
@@ -395,7 +410,7 @@ fn windows_close_and_slots_become_plain_again_beside_live_flows() {
     };
     e2e::block_on(async {
         let opening = (0..60).map(|n| Connection::open(&world, 1, n));
-        let mut connections = all(opening).await;
+        let mut connections = whole(all(opening).await);
         let published = operator.apply(&world.network.balancer, &only(&[on, on, on, on, None]));
         let predicted = published["disruption"][0]["slots_open"].as_u64();
         let (open, _) = marks();
