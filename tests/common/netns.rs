@@ -337,6 +337,16 @@ pub(crate) fn foreign_link(ifindex: u32, program: &OwnedFd) -> std::io::Result<O
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
+/// Takes a link of somebody else off its hook.
+///
+/// Closing it does not suffice: a process that another test starts at this moment holds a copy of
+/// the descriptor until it has started.
+pub(crate) fn detach_link(link: OwnedFd) {
+    // SAFETY: the descriptor is open.
+    let result = unsafe { libbpf_sys::bpf_link_detach(link.as_raw_fd()) };
+    assert_eq!(result, 0, "detach");
+}
+
 /// Pins any object.
 pub(crate) fn pin(object: &OwnedFd, path: &Path) {
     let path = CString::new(path.to_str().expect("text")).expect("a path");

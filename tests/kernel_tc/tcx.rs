@@ -227,7 +227,8 @@ fn with_a_revision_no_competitor_gets_in_between() {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 while !stop.load(Ordering::Relaxed) {
-                    drop(their_link(world.near, &theirs, BPF_TCX_INGRESS).expect("theirs"));
+                    let link = their_link(world.near, &theirs, BPF_TCX_INGRESS).expect("theirs");
+                    netns::detach_link(link);
                 }
             });
             for round in 0..500 {
