@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Packets while the program is exchanged: each is seen by exactly one.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use guideway::kernel::tc::{Attachment, Options, Way};
@@ -9,10 +9,12 @@ use guideway::kernel::tc::{Attachment, Options, Way};
 use crate::netns::{isolated, within};
 use crate::{has_tcx, World};
 
-const UPDATES: usize = 200;
+const UPDATES: u32 = 200;
 /// Packets on their way at a time: fewer than the queue of a veth takes.
 const BURST: u32 = 32;
-const PACKETS: u32 = 1 << 16;
+/// Packets around each update, however long it takes: those before it has an effect are seen by
+/// one program, those of the next update by the other. All of them fit the table of what was seen.
+const SHARE: u32 = 10 * BURST;
 
 fn updates_lose_nothing(name: &str, way: Way) {
     isolated(name, move || {
@@ -26,47 +28,45 @@ fn updates_lose_nothing(name: &str, way: Way) {
         };
         let programs = [world.program(1), world.program(2)];
         let attached = Attachment::new(&programs[0], world.near, &options).expect("attach");
-        let (stop, sent) = (AtomicBool::new(false), AtomicU32::new(0));
+        let (begun, sent) = (AtomicU32::new(0), AtomicU32::new(0));
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                let mut number = 0;
                 // At the end a burst that nothing disturbs.
-                for last in [false, true] {
-                    while number < PACKETS && (last || !stop.load(Ordering::Relaxed)) {
-                        (number..number + BURST).for_each(|number| world.send(number));
-                        number += BURST;
-                        sent.store(number, Ordering::Relaxed);
-                        let all = || world.totals().iter().sum::<u64>() == u64::from(number);
-                        assert!(
-                            within(Duration::from_secs(5), all),
-                            "{number} sent, seen {:?}",
-                            world.totals()
-                        );
-                        if last {
-                            break;
-                        }
-                    }
+                for number in (0..=UPDATES * SHARE).step_by(BURST as usize) {
+                    let may = || begun.load(Ordering::Relaxed) * SHARE > number;
+                    assert!(within(Duration::from_secs(30), may), "{number} sent");
+                    (number..number + BURST).for_each(|number| world.send(number));
+                    let number = number + BURST;
+                    let all = || world.totals().iter().sum::<u64>() == u64::from(number);
+                    assert!(
+                        within(Duration::from_secs(5), all),
+                        "{number} sent, seen {:?}",
+                        world.totals()
+                    );
+                    sent.store(number, Ordering::Relaxed);
                 }
             });
             for update in 0..UPDATES {
-                let (old, new) = (&programs[update % 2], &programs[(update + 1) % 2]);
-                attached.update(new, old).expect("update");
-                // Packets meet each of the programs, also on a machine where updates are quick.
-                let before = sent.load(Ordering::Relaxed);
-                let moved = || sent.load(Ordering::Relaxed) != before || before >= PACKETS;
-                assert!(within(Duration::from_secs(5), moved));
+                let (old, new) = (update as usize % 2, (update as usize + 1) % 2);
+                begun.store(update + 1, Ordering::Relaxed);
+                attached
+                    .update(&programs[new], &programs[old])
+                    .expect("update");
+                let all = || sent.load(Ordering::Relaxed) >= (update + 1) * SHARE;
+                assert!(within(Duration::from_secs(30), all), "update {update}");
             }
-            stop.store(true, Ordering::Relaxed);
+            begun.store(UPDATES + 1, Ordering::Relaxed);
         });
         let sent = sent.into_inner();
         let [nobody, one, two, three] = world.totals();
         assert_eq!((nobody, one + two, three), (0, sent.into(), 0));
         assert!(one > 0 && two > 0, "both saw some: {one}, {two}");
-        for number in 0..sent.min(PACKETS) {
+        for number in 0..sent {
             assert_eq!(world.times(number), 1, "packet {number}");
         }
-        assert!(sent as usize > UPDATES);
-        assert!(attached.detach(&programs[UPDATES % 2]).expect("detach"));
+        assert_eq!(sent, UPDATES * SHARE + BURST);
+        let last = &programs[UPDATES as usize % 2];
+        assert!(attached.detach(last).expect("detach"));
         world.order_is(&[]);
     });
 }
