@@ -63,7 +63,7 @@ fn a_foreign_program_is_named_before_anything_is_created() {
             error["message"].as_str().expect("text").contains("link"),
             "{error}"
         );
-        netns::detach_link(link);
+        netns::detach_link(link.expect("a link"));
         quiclb(&["apply", &spec]).exits(0);
     });
 }
