@@ -6,9 +6,10 @@
 //! removed.
 //!
 //! The kernel has no update of such an array that demands an empty or a certain place. So every
-//! change looks, writes, and looks again, and processes of this library exclude each other by a lock
-//! on the bpffs, whichever of an array's pins there they opened. A stranger who writes the same index between the look and the write
-//! is not seen, and loses it; one who writes after that is, and is left alone.
+//! change looks, writes, and looks again, and processes of this library exclude each other by a
+//! lock on the bpffs, whichever of an array's pins there they opened. A stranger who writes the same
+//! index between the look and the write is not seen, and loses it; one who writes after that is, and
+//! is left alone.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};

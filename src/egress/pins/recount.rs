@@ -35,26 +35,24 @@ impl Writer {
     /// # Errors
     /// The kernel refuses to read, or the program that adds.
     pub fn recount_pins(&mut self) -> Result<Recounted, InstanceError> {
-        let mut wrong = false;
-        let seen = self.recount(|_, _| {
-            wrong = true;
-            Ok(())
-        })?;
-        if !wrong {
-            return Ok(seen);
-        }
-        let adjuster = Adjuster::load(self)?;
-        Ok(self.recount(|table, more| adjuster.add_pins(table, more))?)
+        let mut loaded = None;
+        self.recount(|table, more| {
+            let adjuster = match loaded.take() {
+                Some(adjuster) => adjuster,
+                None => Adjuster::load(self)?,
+            };
+            Ok(loaded.insert(adjuster).add_pins(table, more)?)
+        })
     }
 }
 
 impl Egress {
     /// Has `add` called with what each tenant's count of pins lacks, modulo 2^64. Nobody else may remove
     /// pins meanwhile.
-    pub(in crate::egress) fn recount(
+    pub(in crate::egress) fn recount<E: From<SysError>>(
         &self,
-        mut add: impl FnMut(u32, u64) -> Result<(), SysError>,
-    ) -> Result<Recounted, SysError> {
+        mut add: impl FnMut(u32, u64) -> Result<(), E>,
+    ) -> Result<Recounted, E> {
         let maps = &self.maps;
         let mut recounted = Recounted::default();
         for _ in 0..COUNTS {
