@@ -2,7 +2,6 @@
 //! `attach`: one tenant's interface, beside the loop that keeps its routes from then on.
 
 use std::collections::BTreeSet;
-use std::fmt::Display;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
@@ -27,8 +26,8 @@ use crate::tool::{Done, Failure, Output};
 pub(crate) fn run(arguments: &TenantArgs, flags: &Flags, output: &Output) -> Result<Done, Failure> {
     let config = load(flags)?.config;
     let name = &arguments.interface;
-    let interface = netdev::by_name(name.as_str())
-        .map_err(|error| Failure::new(error.kind(), error).about(name))?;
+    let interface =
+        netdev::by_name(name.as_str()).map_err(|error| Failure::from(error).about(name))?;
     let Some(interface) = interface else {
         let message = format!("there is no interface {name}");
         return Err(Failure::new(ErrorKind::NotFound, message).about(name));
@@ -43,15 +42,12 @@ pub(crate) fn run(arguments: &TenantArgs, flags: &Flags, output: &Output) -> Res
     let writer = Loader::new(&dir).patience(arguments.wait()).open();
     let mut writer = writer.map_err(|error| about(error.into()))?;
     let egress = Egress::open(&dir).map_err(|error| about(error.into()))?;
-    let refused = |kind, error: &dyn Display| {
-        let message = format!("the tenant is not served: {error}");
-        Failure::new(kind, message).about(name)
-    };
+    let refused = |failure: Failure| failure.told_as("the tenant is not served").about(name);
     let (tenant, warnings, before) = {
         let guard = egress.write_routes(arguments.wait());
-        let guard = guard.map_err(|error| refused(error.kind(), &error))?;
+        let guard = guard.map_err(|error| refused(error.into()))?;
         let known = guard.tenant(TableId::new(arguments.table));
-        let known = known.map_err(|error| refused(error.kind(), &error))?;
+        let known = known.map_err(|error| refused(error.into()))?;
         // What its other interfaces have must be the same here.
         let quota = match known {
             Some(known) => known.pin_quota,
@@ -59,7 +55,7 @@ pub(crate) fn run(arguments: &TenantArgs, flags: &Flags, output: &Output) -> Res
         };
         let tenant = tenant(arguments, quota);
         let checked = guard.check_interface(ifindex, &tenant);
-        checked.map_err(|error| refused(error.kind(), &error))?;
+        checked.map_err(|error| refused(error.into()))?;
         let warnings = egress.tenant_warnings(&interface, &tenant, &config.uplinks)?;
         let before = Before::look(&dir, &egress, ifindex, tenant.table)?;
         (tenant, warnings, before)
@@ -68,31 +64,32 @@ pub(crate) fn run(arguments: &TenantArgs, flags: &Flags, output: &Output) -> Res
     // Without a row for the interface its packets pass as before.
     let attached = writer
         .attach(ifindex, &arguments.attach.options())
-        .map_err(|error| Failure::new(error.kind(), error).about(name))?;
+        .map_err(|error| Failure::from(error).about(name))?;
     let request = Install::new(&tenant, &config.classes, config.mode)
         .policy(config.install_policy)
         .ordered(ordered);
     let served = serve(&egress, ifindex, &request, arguments.wait());
     let installed = match served {
         Ok(installed) => installed,
-        Err((kind, why)) => {
+        Err(failure) => {
             let undone = before.restore(&mut writer, &egress, arguments.wait());
-            return Err(match undone {
-                Ok(()) => refused(kind, &why),
-                Err(error) => {
-                    let why = format!("{why}; and what was done before is not undone: {error}");
-                    refused(ErrorKind::Partial, &why)
+            return Err(refused(match undone {
+                Ok(()) => failure,
+                Err(undo) => {
+                    let (why, undo) = (failure.text(), undo.text());
+                    let message = format!("{why}; and what was done before is not undone: {undo}");
+                    Failure::new(ErrorKind::Partial, message)
                 }
-            });
+            }));
         }
     };
     let replaced = forget_gone(&mut writer, &egress, &tenant, arguments.wait());
-    let replaced = replaced.map_err(|(kind, why)| {
-        let message = format!(
+    let replaced = replaced.map_err(|failure| {
+        let done = format!(
             "{name} is attached and its tenant served, but interfaces that are gone are not \
-             forgotten: {why}"
+             forgotten"
         );
-        Failure::new(kind, message).about(name)
+        failure.told_as(done).about(name)
     })?;
     drop(writer);
     let routes = installed.classes.iter();
@@ -106,15 +103,6 @@ pub(crate) fn run(arguments: &TenantArgs, flags: &Flags, output: &Output) -> Res
     Ok(Done::Well)
 }
 
-/// What can be done about something that failed, and why it did.
-type Why = (ErrorKind, String);
-
-macro_rules! why {
-    () => {
-        |error| (error.kind(), error.to_string())
-    };
-}
-
 /// Writes the tenant's routes, and lets its packets be looked at behind them, so that none of these
 /// finds no route.
 fn serve(
@@ -122,11 +110,10 @@ fn serve(
     ifindex: u32,
     request: &Install<'_>,
     patience: Duration,
-) -> Result<Installed, Why> {
-    let installed = install(&LiveRoutes::new(egress), request, patience).map_err(why!())?;
-    let guard = egress.write_routes(patience).map_err(why!())?;
-    let added = guard.add_interface(ifindex, request.tenant);
-    added.map_err(why!())?;
+) -> Result<Installed, Failure> {
+    let installed = install(&LiveRoutes::new(egress), request, patience)?;
+    let guard = egress.write_routes(patience)?;
+    guard.add_interface(ifindex, request.tenant)?;
     Ok(installed)
 }
 
@@ -147,13 +134,11 @@ impl Before {
         ifindex: u32,
         table: TableId,
     ) -> Result<Self, Failure> {
-        let there = interfaces_of(dir).map_err(|error| Failure::new(error.kind(), error))?;
-        let routes = routes(egress, table).map_err(|(kind, why)| Failure::new(kind, why))?;
         Ok(Self {
             ifindex,
-            attached: there.contains(&ifindex),
+            attached: interfaces_of(dir)?.contains(&ifindex),
             table,
-            routes,
+            routes: routes(egress, table)?,
         })
     }
 
@@ -163,19 +148,19 @@ impl Before {
         writer: &mut Writer,
         egress: &Egress,
         patience: Duration,
-    ) -> Result<(), String> {
+    ) -> Result<(), Failure> {
         let detached = match self.attached {
             true => Ok(()),
             false => writer.detach(self.ifindex).map(drop),
         };
         let removed = self.remove_routes(egress, patience);
-        detached.map_err(|error| error.to_string())?;
-        removed.map_err(|(_, why)| why)
+        detached?;
+        removed
     }
 
-    fn remove_routes(&self, egress: &Egress, patience: Duration) -> Result<(), Why> {
-        let guard = egress.write_routes(patience).map_err(why!())?;
-        if guard.tenant(self.table).map_err(why!())?.is_some() {
+    fn remove_routes(&self, egress: &Egress, patience: Duration) -> Result<(), Failure> {
+        let guard = egress.write_routes(patience)?;
+        if guard.tenant(self.table)?.is_some() {
             return Ok(());
         }
         let now = routes(egress, self.table)?;
@@ -183,14 +168,14 @@ impl Before {
         // No packet that has a route of its own comes by a default route meanwhile.
         new.sort_by_key(|prefix| prefix.bits());
         for &prefix in new {
-            guard.remove(self.table, prefix).map_err(why!())?;
+            guard.remove(self.table, prefix)?;
         }
         Ok(())
     }
 }
 
 /// The prefixes that a table has routes for.
-fn routes(egress: &Egress, table: TableId) -> Result<BTreeSet<Prefix>, Why> {
+fn routes(egress: &Egress, table: TableId) -> Result<BTreeSet<Prefix>, Failure> {
     let mut routes = BTreeSet::new();
     let read = egress.for_each_route(|row| {
         // What makes no sense is no route, and another's business.
@@ -201,7 +186,7 @@ fn routes(egress: &Egress, table: TableId) -> Result<BTreeSet<Prefix>, Why> {
         );
         ControlFlow::Continue(())
     });
-    read.map_err(why!())?;
+    read?;
     Ok(routes)
 }
 
@@ -211,19 +196,19 @@ fn forget_gone(
     egress: &Egress,
     tenant: &Tenant,
     patience: Duration,
-) -> Result<Vec<u32>, Why> {
-    let there = netdev::all().map_err(why!())?;
-    let rows = egress.tenants().map_err(why!())?.into_iter();
+) -> Result<Vec<u32>, Failure> {
+    let there = netdev::all()?;
+    let rows = egress.tenants()?.into_iter();
     let rows = rows.filter(|(_, row)| row.table == tenant.table);
     let gone: Vec<_> = rows
         .map(|(ifindex, _)| ifindex)
         .filter(|ifindex| there.iter().all(|interface| interface.index != *ifindex))
         .collect();
     for &ifindex in &gone {
-        let guard = egress.write_routes(patience).map_err(why!())?;
-        guard.remove_interface(ifindex).map_err(why!())?;
+        let guard = egress.write_routes(patience)?;
+        guard.remove_interface(ifindex)?;
         drop(guard);
-        writer.detach(ifindex).map_err(why!())?;
+        writer.detach(ifindex)?;
     }
     Ok(gone)
 }

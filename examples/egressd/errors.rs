@@ -1,13 +1,34 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! How a run ends by the library's errors.
 
+use guideway::control::InstallError;
 use guideway::egress::document::Error;
 use guideway::egress::explain::ExplainError;
 use guideway::egress::trace::TraceError;
-use guideway::egress::{InstanceError, UpgradeError};
+use guideway::egress::{AttachmentError, GuardError, InstanceError, RouteError, UpgradeError};
 use guideway::kernel::statedir::StateError;
+use guideway::kernel::SysError;
 
 use crate::tool::Failure;
+
+/// Of those that say all with their kind and their text.
+macro_rules! plain {
+    ($($error:ty),* $(,)?) => {$(
+        impl From<$error> for Failure {
+            fn from(error: $error) -> Self {
+                Self::new(error.kind(), &error)
+            }
+        }
+    )*};
+}
+
+plain!(
+    AttachmentError,
+    GuardError,
+    InstallError,
+    RouteError,
+    SysError
+);
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {

@@ -96,6 +96,12 @@ impl Failure {
         self
     }
 
+    /// Says first what it is the reason of.
+    pub(crate) fn told_as(mut self, what: impl Display) -> Self {
+        self.0.message = format!("{what}: {}", self.0.message);
+        self
+    }
+
     /// Says what to do about it.
     pub(crate) fn remedy(mut self, remedy: Option<&str>) -> Self {
         if let Some(remedy) = remedy {
