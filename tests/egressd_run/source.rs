@@ -13,17 +13,29 @@ use crate::netns::within;
 use crate::scrape::{get, scraped, series};
 use crate::tool::Ran;
 
+/// Whether the daemon says that it holds a current list.
+const SYNCED: &str = "guideway_egress_shard_watch_synced";
+/// How often files could not be read.
+const UNREADABLE: &str = "guideway_egress_source_errors_total{source=\"dir\",reason=\"parse\"}";
+
 #[test]
 fn a_broken_manifest_is_reported_with_file_and_line_and_the_last_good_state_stays() {
     on_node("broken", |node| {
         node.manifest("a.json", shard(0x10));
         node.manifest("b.json", shard(0x11));
-        let daemon = node.ready(&[]);
+        let address = "127.0.0.1:19488";
+        let daemon = node.ready(&[&format!("--metrics={address}")]);
+        scraped(address, SYNCED, Some(1.0));
+        scraped(address, UNREADABLE, Some(0.0));
         node.attach();
         let before = group();
         node.manifest("b.json", "{\n  \"kind\": \"EgressShard\",\n  oops\n}");
         let file = node.path("shards").join("b.json");
         daemon.tells("problem", &format!("{}:3: is not JSON", file.display()));
+        scraped(address, SYNCED, Some(0.0));
+        let (_, body) = get(address, "/metrics").expect("an answer");
+        let unreadable = series(&body, UNREADABLE).expect("a series");
+        assert!(unreadable >= 1.0, "{unreadable}");
         assert_eq!(group(), before);
         // Reachability is followed all the same.
         Node::unroute(0x10);
@@ -33,6 +45,7 @@ fn a_broken_manifest_is_reported_with_file_and_line_and_the_last_good_state_stay
         node.manifest("b.json", shard(0x12));
         node.has_active(&[0x10, 0x12], &daemon);
         daemon.tells("problem-over", "b.json:3");
+        scraped(address, SYNCED, Some(1.0));
         daemon.stop();
     });
 }
@@ -83,20 +96,24 @@ fn before_the_first_list_nothing_is_published_and_what_is_published_stays() {
     on_node("unknown", |node| {
         let shards = node.path("shards");
         std::fs::remove_dir(&shards).expect("empty");
-        let daemon = node.start(&[]);
+        let address = "127.0.0.1:19489";
+        let metrics = format!("--metrics={address}");
+        let daemon = node.start(&[&metrics]);
         daemon.tells("problem", "cannot list it");
         daemon.tells("problem", "no complete list of shards yet");
+        scraped(address, SYNCED, Some(0.0));
         assert!(open_group().is_none());
         std::fs::create_dir(&shards).expect("made");
         node.manifest("a.json", shard(0x10));
         node.has_active(&[0x10], &daemon);
         daemon.says("ready");
+        scraped(address, SYNCED, Some(1.0));
         node.attach();
         let before = group();
 
         // Listed before, and gone.
         std::fs::rename(&shards, node.path("away")).expect("renamed");
-        daemon.tells("problem", "cannot list it");
+        scraped(address, SYNCED, Some(0.0));
         daemon.signal(Signal::SIGHUP);
         daemon.says("configuration");
         assert_eq!(group(), before);
