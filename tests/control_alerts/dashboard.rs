@@ -72,30 +72,51 @@ fn every_subject_has_a_panel() {
 
 #[test]
 fn all_that_the_panels_show_is_exported() {
-    let exported = Exported::new();
+    assert_exported(&Exported::new());
+}
+
+/// Insists that panels and variables name nothing that is not exported.
+pub(crate) fn assert_exported(exported: &Exported) {
     let dashboard = dashboard();
     for (title, panel) in panels(&dashboard) {
-        for expression in expressions(panel) {
-            let expr = promql::parse(&expression);
+        let legends = panel["targets"].as_array().expect("targets").iter();
+        let legends = legends.map(|target| target["legendFormat"].as_str().expect("a legend"));
+        for (expression, legend) in expressions(panel).iter().zip(legends) {
+            let expr = promql::parse(expression);
             assert_eq!(exported.unknown(&expr), [""; 0], "{title}: {expression}");
+            let labels = exported.labels(&expr);
+            for named in legend.split("{{").skip(1) {
+                let (label, _) = named.split_once("}}").expect("an end");
+                assert!(labels.contains(label), "{title}: {legend}");
+            }
         }
     }
+    for (_, query) in queries(&dashboard) {
+        let query = query.strip_prefix("label_values(").expect("a query");
+        let (series, label) = query.rsplit_once(", ").expect("series and a label");
+        let expr = promql::parse(&series.replace("$node", ".*"));
+        assert_eq!(exported.unknown(&expr), [""; 0], "{query}");
+        let label = label.strip_suffix(')').expect("an end");
+        assert!(exported.labels(&expr).contains(label), "{query}");
+    }
+}
+
+/// The variables that are asked for, each with its query.
+fn queries(dashboard: &Value) -> Vec<(&str, &str)> {
+    let variables = dashboard["templating"]["list"].as_array();
+    let variables = variables.expect("variables").iter();
+    let queries = variables.filter(|variable| variable["type"] == "query");
+    let queries = queries.map(|variable| {
+        let text = |key: &str| variable[key].as_str().expect("a text");
+        (text("name"), text("definition"))
+    });
+    queries.collect()
 }
 
 #[test]
 fn panels_follow_the_node_and_the_class() {
     let dashboard = dashboard();
-    let variables = dashboard["templating"]["list"]
-        .as_array()
-        .expect("variables");
-    let queries: Vec<_> = variables
-        .iter()
-        .filter(|variable| variable["type"] == "query")
-        .map(|variable| {
-            let text = |key: &str| variable[key].as_str().expect("a text");
-            (text("name"), text("definition"))
-        })
-        .collect();
+    let queries = queries(&dashboard);
     let expected = [
         ("node", "label_values(guideway_egress_mode, instance)"),
         (

@@ -7,7 +7,7 @@ use guideway::control::metrics::{render, Format, METRICS};
 
 use crate::fleet::healthy;
 use crate::promql::{is_like, Expr, Selector};
-use crate::strict::parse;
+use crate::strict::{parse, Family};
 
 /// Labels that Prometheus itself gives to whatever it scrapes.
 const OF_TARGETS: [&str; 2] = ["instance", "job"];
@@ -18,16 +18,11 @@ const OPEN: [&str; 5] = ["class", "shard_sid", "digest", "group", "incarnation"]
 pub(crate) struct Exported(BTreeMap<String, BTreeMap<String, BTreeSet<String>>>);
 
 impl Exported {
+    /// What a node exports that has something to tell of most.
     pub(crate) fn new() -> Self {
         let node = healthy(5.0);
         let text = render(&node.counters, &node.reading, Format::OpenMetrics);
-        let mut names: BTreeMap<_, BTreeMap<_, BTreeSet<_>>> = BTreeMap::new();
-        for (name, labels, _) in parse(&text).into_values().flat_map(|of| of.samples) {
-            let of = names.entry(name).or_default();
-            for (label, value) in labels {
-                of.entry(label).or_default().insert(value);
-            }
-        }
+        let Self(mut names) = Self::by(parse(&text));
         // Where a node has nothing to tell there is no series, but the metric exists.
         for metric in METRICS {
             let labels = metric.labels.iter();
@@ -39,20 +34,39 @@ impl Exported {
         Self(names)
     }
 
+    /// What was scraped, and nothing else.
+    pub(crate) fn by(families: BTreeMap<String, Family>) -> Self {
+        let mut names: BTreeMap<_, BTreeMap<_, BTreeSet<_>>> = BTreeMap::new();
+        for (name, labels, _) in families.into_values().flat_map(|of| of.samples) {
+            let of = names.entry(name).or_default();
+            for (label, value) in labels {
+                of.entry(label).or_default().insert(value);
+            }
+        }
+        Self(names)
+    }
+
+    /// The labels of all series that an expression selects.
+    pub(crate) fn labels(&self, expr: &Expr) -> BTreeSet<String> {
+        let mut labels = BTreeSet::from(OF_TARGETS.map(str::to_owned));
+        expr.selectors(&mut |selector| {
+            let of = self.0.get(&selector.name).into_iter();
+            labels.extend(of.flat_map(BTreeMap::keys).cloned());
+        });
+        labels
+    }
+
     /// What an expression names that does not exist.
     pub(crate) fn unknown(&self, expr: &Expr) -> Vec<String> {
         let mut unknown = Vec::new();
-        let mut labels = BTreeSet::from(OF_TARGETS.map(str::to_owned));
+        let labels = self.labels(expr);
         expr.selectors(&mut |selector| {
             if selector.name == "up" {
                 return;
             }
             match self.0.get(&selector.name) {
                 None => unknown.push(selector.name.clone()),
-                Some(of) => {
-                    labels.extend(of.keys().cloned());
-                    unknown.extend(bad_matchers(selector, of));
-                }
+                Some(of) => unknown.extend(bad_matchers(selector, of)),
             }
         });
         expr.labels(&mut |label| {
