@@ -271,14 +271,18 @@ fn capacity(plan: &PlanDocument, text: &mut String) {
     text.push_str("\ncapacity\n");
     let mut table = Table::new(2, &["", "used", "limit", ""], &[1, 2]);
     let fraction = |used: u64, limit: u64| bar(used as f64 / limit.max(1) as f64);
-    for (name, what) in [
-        ("services", capacity.services),
-        ("backends", capacity.backends),
-        ("interfaces of backends", capacity.targets),
-        ("server IDs", capacity.server_ids),
-        ("crypto contexts", capacity.crypto_contexts),
-        ("cells", capacity.cells),
-    ] {
+    let uses = match &capacity.card {
+        Some(card) => card.tables().to_vec(),
+        None => vec![
+            ("services", capacity.services),
+            ("backends", capacity.backends),
+            ("interfaces of backends", capacity.targets),
+            ("server IDs", capacity.server_ids),
+            ("crypto contexts", capacity.crypto_contexts),
+            ("cells", capacity.cells),
+        ],
+    };
+    for (name, what) in uses {
         table.row([
             &name,
             &what.used,
@@ -286,7 +290,11 @@ fn capacity(plan: &PlanDocument, text: &mut String) {
             &fraction(what.used, what.limit),
         ]);
     }
-    for (name, what) in [("flows", capacity.flows), ("connection IDs", capacity.cids)] {
+    let mut entries = vec![("flows", capacity.flows)];
+    if capacity.card.is_none() {
+        entries.push(("connection IDs", capacity.cids));
+    }
+    for (name, what) in entries {
         let used = format!("{} now, {} then", what.used, what.predicted);
         table.row([
             &name,
@@ -294,6 +302,11 @@ fn capacity(plan: &PlanDocument, text: &mut String) {
             &what.limit,
             &fraction(what.predicted, what.limit),
         ]);
+    }
+    if capacity.card.is_some() {
+        // It has its own memory.
+        table.write(text);
+        return;
     }
     let memory = capacity.memory_bytes;
     let used = memory.both_generations + memory.affinity;

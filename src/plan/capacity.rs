@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
+use super::card::CardUse;
 use super::contexts;
 use super::document::ServicePlan;
 use super::generation::Generation;
@@ -50,11 +51,13 @@ pub struct Capacity {
     pub flows: PredictedUse,
     /// Entries of the map of connection IDs.
     pub cids: PredictedUse,
-    /// Kernel memory of generations and flow state, in bytes.
+    /// Kernel memory of generations and flow state, in bytes; none of it on a card, which has its own.
     pub memory_bytes: MemoryUse,
     /// Cells of 256 bytes that the generation uses of those that every generation of the instance
-    /// has room for. Fixed when the instance is made, by `/limits/memory_mib`.
+    /// has room for. Fixed when the instance is made, by `/limits/memory_mib`. None of them on a card.
     pub cells: Use,
+    /// What is used of a card's tables, in mode `offload` alone.
+    pub card: Option<CardUse>,
 }
 
 /// A number against its limit.
@@ -137,7 +140,12 @@ pub(super) fn capacity(
     let before = before.map(|before| &before.generation);
     let limits = generation.spec.limits();
     let placed = || generation.services.iter();
-    let new_bytes = cell_bytes(room);
+    let card = CardUse::of(generation);
+    // What the host holds; a card has neither.
+    let (cells, new_bytes, affinity) = match card {
+        None => (layout.cells, cell_bytes(room), affinity_bytes(limits)),
+        Some(_) => (0, 0, 0),
+    };
     let used = |used: usize, limit: u64| Use {
         used: used as u64,
         limit,
@@ -190,10 +198,11 @@ pub(super) fn capacity(
                 Some(_) => 2 * new_bytes,
                 None => new_bytes,
             },
-            affinity: affinity_bytes(limits),
+            affinity,
             limit: u64::from(limits.memory_mib) * MIB,
         },
-        cells: used(layout.cells, room.into()),
+        cells: used(cells, room.into()),
+        card,
     }
 }
 
@@ -238,6 +247,7 @@ impl Capacity {
                 faults.push(over("/services", what, count.used, count.limit));
             }
         }
+        faults.extend(self.card.iter().flat_map(CardUse::faults));
         if self.cells.used > self.cells.limit {
             faults.push(Fault::new(
                 "/limits/memory_mib",

@@ -4,6 +4,8 @@
 
 use serde::Serialize;
 
+use super::capacity::Use;
+use super::elements::Elements;
 use super::generation::Generation;
 use crate::abi::OffloadLimit;
 use crate::service::{Fault, FaultCode, Mode, Routing, Service, Spec, Tracking};
@@ -95,46 +97,62 @@ fn fault(pointer: String, wanted: &str, lack: Lack) -> Fault {
     Fault::new(pointer, FaultCode::Conflict, message)
 }
 
-/// What a card has no room for: half of each map, since the next generation is written beside the
-/// live one.
-pub(super) fn capacity(generation: &Generation) -> Vec<Fault> {
-    if generation.spec.mode() != Mode::Offload {
-        return Vec::new();
+/// What a generation takes of a card's tables. The limits are half of them, since the next generation
+/// is written beside the live one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct CardUse {
+    /// Slots of all services together.
+    pub slots: Use,
+    /// Rows of backends.
+    pub rows: Use,
+    /// Services with their entries for fragments.
+    pub services: Use,
+    /// Configs of connection IDs.
+    pub configs: Use,
+    /// Server IDs, those in quarantine included.
+    pub server_ids: Use,
+}
+
+impl CardUse {
+    /// Of a generation in mode `offload`.
+    pub(super) fn of(generation: &Generation) -> Option<Self> {
+        if generation.spec.mode() != Mode::Offload {
+            return None;
+        }
+        let elements = Elements::build(generation);
+        let used = |used: usize, room: OffloadLimit| Use {
+            used: used as u64,
+            limit: u64::from(room.0 / 2),
+        };
+        Some(Self {
+            slots: used(elements.slots.len(), OffloadLimit::GW_OFFLOAD_SLOTS),
+            rows: used(elements.rows.len(), OffloadLimit::GW_OFFLOAD_BACKENDS),
+            services: used(elements.services.len(), OffloadLimit::GW_OFFLOAD_SERVICES),
+            configs: used(elements.configs.len(), OffloadLimit::GW_OFFLOAD_CONFIGS),
+            server_ids: used(elements.ids.len(), OffloadLimit::GW_OFFLOAD_SERVER_IDS),
+        })
     }
-    let elements = super::Elements::build(generation);
-    let counts = [
-        (
-            "slots",
-            elements.slots.len(),
-            OffloadLimit::GW_OFFLOAD_SLOTS,
-        ),
-        (
-            "rows",
-            elements.rows.len(),
-            OffloadLimit::GW_OFFLOAD_BACKENDS,
-        ),
-        (
-            "services with their entries for fragments",
-            elements.services.len(),
-            OffloadLimit::GW_OFFLOAD_SERVICES,
-        ),
-        (
-            "configs of connection IDs",
-            elements.configs.len(),
-            OffloadLimit::GW_OFFLOAD_CONFIGS,
-        ),
-        (
-            "server IDs",
-            elements.ids.len(),
-            OffloadLimit::GW_OFFLOAD_SERVER_IDS,
-        ),
-    ];
-    let over = counts.into_iter().filter_map(|(what, needed, room)| {
-        let limit = room.0 / 2;
-        (needed > limit as usize).then(|| {
-            let message = format!("{what} on a card: {needed} needed, the limit is {limit}");
+
+    /// Each table and what is used of it.
+    pub fn tables(&self) -> [(&'static str, Use); 5] {
+        [
+            ("slots", self.slots),
+            ("rows", self.rows),
+            ("services with their entries for fragments", self.services),
+            ("configs of connection IDs", self.configs),
+            ("server IDs", self.server_ids),
+        ]
+    }
+
+    /// A fault for each table without room.
+    pub(super) fn faults(&self) -> impl Iterator<Item = Fault> {
+        let over = self.tables().into_iter();
+        let over = over.filter(|(_, table)| table.used > table.limit);
+        over.map(|(what, Use { used, limit })| {
+            let message = format!("{what} on a card: {used} needed, the limit is {limit}");
             Fault::new("/services", FaultCode::Capacity, message)
         })
-    });
-    over.collect()
+    }
 }

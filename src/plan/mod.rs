@@ -39,7 +39,7 @@ use serde_json::value::{to_raw_value, RawValue};
 pub(crate) use again::plan_again;
 pub use capacity::{room_cells, Capacity, MemoryUse, PredictedUse, Use};
 pub(crate) use card::lacks;
-pub use card::Lack;
+pub use card::{CardUse, Lack};
 pub(crate) use cells::measure;
 pub use compare::{compare, ServiceDisruption};
 pub use contexts::PlacedContext;
@@ -160,7 +160,6 @@ pub fn plan(
         &services,
     );
     faults.extend(capacity.faults(&after.generation, live, world));
-    faults.extend(card::capacity(&after.generation));
     Faults::check(faults)?;
 
     let generation = after.generation;

@@ -35,7 +35,8 @@ fn a_plan_says_what_a_card_lacks_and_refuses_what_asks_for_it() {
     isolated("tool::offload_plan", || {
         machine();
         let files = Files::new("offload-plan");
-        let good = files.write("good.json", for_a_card().to_string());
+        let good_spec = for_a_card();
+        let good = files.write("good.json", good_spec.to_string());
         let plan = quiclb_json(&["plan", &good]).exits(0).valid("plan");
         assert_eq!(plan["mode"], "offload");
         let lacks: Vec<_> = plan["lacks"].as_array().expect("a list").iter().collect();
@@ -48,6 +49,24 @@ fn a_plan_says_what_a_card_lacks_and_refuses_what_asks_for_it() {
             "redirect",
         ];
         assert_eq!(named, expected);
+        // What counts is the card's tables, half of each, and none of the host's memory.
+        let table = good_spec["services"][0]["maglev_table_size"]
+            .as_u64()
+            .unwrap_or(4093);
+        let capacity = &plan["capacity"];
+        let expected = json!({
+            "slots": {"used": table, "limit": 262144},
+            "rows": {"used": 2, "limit": 8192},
+            "services": {"used": 2, "limit": 2048},
+            "configs": {"used": 0, "limit": 2048},
+            "server_ids": {"used": 0, "limit": 8192},
+        });
+        assert_eq!(capacity["card"], expected);
+        assert_eq!(capacity["flows"]["limit"], 1024);
+        assert_eq!(capacity["cells"]["used"], 0);
+        let memory = &capacity["memory_bytes"];
+        let held = ["generation", "both_generations", "affinity"];
+        assert_eq!(held.map(|of| memory[of].as_u64()), [Some(0); 3], "{memory}");
         // What the probe lists is in the way of this specification.
         let probe = quiclb_json(&["probe", "edge0"]).exits(0).valid("probe");
         let blockers = probe["offload"]["blockers"].as_array().expect("a list");
@@ -61,9 +80,14 @@ fn a_plan_says_what_a_card_lacks_and_refuses_what_asks_for_it() {
         assert_eq!(&told, blockers);
         let text = quiclb(&["-o", "text", "plan", &good]).exits(0).stdout;
         assert!(text.contains("mode offload has no events"), "{text}");
+        assert!(
+            text.contains("262144") && !text.contains("of these bytes"),
+            "{text}"
+        );
         let ordinary = files.write("ordinary.json", example().to_string());
         let plan = quiclb_json(&["plan", &ordinary]).exits(0).valid("plan");
         assert_eq!(plan["lacks"], json!([]));
+        assert_eq!(plan["capacity"]["card"], json!(null));
 
         let mut spec = for_a_card();
         spec["events_per_second"] = json!(1);
