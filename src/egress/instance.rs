@@ -125,7 +125,7 @@ impl Egress {
         dir.version()?;
         let limits = limits(dir)?;
         let shapes = shapes(&limits)?;
-        let maps = Maps::from(|name| open_map(dir, &shapes, name))?;
+        let maps = Maps::from(|name| Ok(dir.map(&shapes, name)?))?;
         let program = Program::open(&dir.pin(Section::Programs, PROGRAM))?;
         let egress = Self {
             dir: dir.clone(),
@@ -254,20 +254,6 @@ pub(super) fn shapes(limits: &Limits) -> Result<BTreeMap<String, MapShape>, Inst
         ..Options::default()
     };
     Ok(options.shapes()?)
-}
-
-/// Opens a pinned map.
-pub(super) fn open_map(
-    dir: &StateDir,
-    shapes: &BTreeMap<String, MapShape>,
-    name: &'static str,
-) -> Result<Map, InstanceError> {
-    let path = dir.pin(Section::Maps, name);
-    match shapes.get(name) {
-        Some(shape) => Ok(Map::open(&path, shape)?),
-        // Every name is a map of the object; a build without it fails its first test.
-        None => Ok(Map::open_any(&path)?),
-    }
 }
 
 /// How long a writer waits for another.

@@ -4,9 +4,7 @@
 use std::time::Duration;
 
 use super::error::InstanceError;
-use super::instance::{
-    limits, meta_shape, open_map, shapes, Egress, Maps, Writer, PATIENCE, PROGRAM,
-};
+use super::instance::{limits, meta_shape, shapes, Egress, Maps, Writer, PATIENCE, PROGRAM};
 use super::limits::Limits;
 use super::migrate::{settle, Settled};
 use crate::abi;
@@ -209,10 +207,10 @@ pub(super) fn load_around(dir: &StateDir) -> Result<(Object, Vec<&'static str>),
     let shapes = shapes(&limits)?;
     let (mut present, mut missing) = (Vec::new(), Vec::new());
     for name in Maps::NAMES {
-        match open_map(dir, &shapes, name) {
+        match dir.map(&shapes, name) {
             Ok(map) => present.push(map),
-            Err(InstanceError::Map(error)) if error.is_not_found() => missing.push(name),
-            Err(error) => return Err(error),
+            Err(error) if error.is_not_found() => missing.push(name),
+            Err(error) => return Err(error.into()),
         }
     }
     Ok((around(&limits, &present)?, missing))

@@ -19,6 +19,7 @@
 mod lock;
 mod successor;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 use std::io;
@@ -27,7 +28,7 @@ use std::path::{Path, PathBuf};
 use nix::mount::{mount, MsFlags};
 use nix::sys::statfs::{statfs, BPF_FS_MAGIC};
 
-use super::map::{Map, MapKind, OpenError};
+use super::map::{Map, MapKind, MapShape, OpenError};
 use super::SysError;
 use crate::abi;
 use crate::error::ErrorKind;
@@ -419,6 +420,20 @@ impl StateDir {
     /// Where an object of this name is pinned. A bpffs refuses names with a dot.
     pub fn pin(&self, section: Section, name: &str) -> PathBuf {
         self.path.join(section.name()).join(name)
+    }
+
+    /// Opens a pinned map if it has the shape that `shapes` has for maps of that name.
+    pub(crate) fn map(
+        &self,
+        shapes: &BTreeMap<String, MapShape>,
+        name: &str,
+    ) -> Result<Map, OpenError> {
+        let path = self.pin(Section::Maps, name);
+        match shapes.get(name) {
+            Some(shape) => Map::open(&path, shape),
+            // Every name is a map of the object; a build without it fails its first test.
+            None => Map::open_any(&path),
+        }
     }
 
     /// Names of the pinned objects of a section, sorted.

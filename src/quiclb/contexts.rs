@@ -2,7 +2,7 @@
 //! Keys of encrypted server IDs on their way into the kernel.
 
 use super::error::{InstanceError, PublishError};
-use super::instance::{open_map, shapes, QuicLb};
+use super::instance::{shapes, QuicLb};
 use crate::kernel::keys::{self, Contexts, Maker, Support};
 use crate::kernel::probe;
 use crate::kernel::statedir::StateDir;
@@ -37,10 +37,10 @@ pub(super) fn pinned(dir: &StateDir) -> Result<Option<Contexts>, InstanceError> 
     if !keys::BUILT {
         return Ok(None);
     }
-    match open_map(dir, &shapes(dir)?, keys::MAP) {
+    match dir.map(&shapes(dir)?, keys::MAP) {
         Ok(map) => Ok(Some(Contexts::new(map)?)),
-        Err(InstanceError::Map(error)) if error.is_not_found() => Ok(None),
-        Err(error) => Err(error),
+        Err(error) if error.is_not_found() => Ok(None),
+        Err(error) => Err(error.into()),
     }
 }
 

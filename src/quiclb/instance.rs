@@ -154,7 +154,7 @@ impl QuicLb {
     /// of them its program uses.
     pub(super) fn open_prepared(dir: &StateDir) -> Result<Self, InstanceError> {
         let shapes = shapes(dir)?;
-        let mut maps = Maps::from(|name| open_map(dir, &shapes, name))?;
+        let mut maps = Maps::from(|name| Ok(dir.map(&shapes, name)?))?;
         maps.contexts = contexts::pinned(dir)?;
         let program = Program::open(&dir.pin(Section::Programs, PROGRAM))?;
         Ok(Self {
@@ -266,7 +266,7 @@ pub(super) fn entries(meta: &abi::Meta) -> [(&'static str, u32); 2] {
 
 /// What an instance was made with.
 pub(super) fn meta(dir: &StateDir) -> Result<abi::Meta, InstanceError> {
-    let map = open_map(dir, &object::Options::default().shapes()?, META_MAP)?;
+    let map = dir.map(&object::Options::default().shapes()?, META_MAP)?;
     Ok(Array::new(map)?.get(0)?)
 }
 
@@ -278,20 +278,6 @@ pub(super) fn shapes(dir: &StateDir) -> Result<BTreeMap<String, MapShape>, Insta
         ..Default::default()
     };
     Ok(options.shapes()?)
-}
-
-/// Opens a pinned map if it has the shape of the program's map of that name.
-pub(super) fn open_map(
-    dir: &StateDir,
-    shapes: &BTreeMap<String, MapShape>,
-    name: &'static str,
-) -> Result<Map, InstanceError> {
-    let path = dir.pin(Section::Maps, name);
-    match shapes.get(name) {
-        Some(shape) => Ok(Map::open(&path, shape)?),
-        // Every name is a map of the object; a build without it fails its first test.
-        None => Ok(Map::open_any(&path)?),
-    }
 }
 
 /// How long a writer waits for another, which may be a collector in the middle of a step.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::error::InstanceError;
 use super::hardware::refuse_card;
-use super::instance::{open_map, shapes, QuicLb, Writer, PATIENCE, PROGRAM};
+use super::instance::{shapes, QuicLb, Writer, PATIENCE, PROGRAM};
 use super::status::Abi;
 use super::upgrade::{UpgradeError, Upgraded};
 use crate::kernel::exchange::{self, ask, Aborted, Pins, ProgramPins, Role, Step};
@@ -108,15 +108,15 @@ pub(super) fn add_maps(lock: &StateDirLock) -> Result<(), InstanceError> {
         };
         // Made anew, as one that an interrupted upgrade left may be older than what it was made of;
         // where a program uses that already, the two say the same.
-        let map = match open_map(dir, &shapes, replaced.to) {
+        let map = match dir.map(&shapes, replaced.to) {
             Ok(map) => map,
-            Err(InstanceError::Map(error)) if error.is_not_found() => {
+            Err(error) if error.is_not_found() => {
                 let map = Map::create(shape, None)?;
                 map.update(&FIRST, &value, Update::Any)?;
                 map.pin(&dir.pin(Section::Maps, replaced.to))?;
                 continue;
             }
-            Err(error) => return Err(error),
+            Err(error) => return Err(error.into()),
         };
         map.update(&FIRST, &value, Update::Any)?;
     }

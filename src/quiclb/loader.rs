@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::bindings::Registry;
 use super::error::InstanceError;
 use super::hardware::refuse_card;
-use super::instance::{entries, meta, open_map, shapes, Maps, QuicLb, Writer, PATIENCE, PROGRAM};
+use super::instance::{entries, meta, shapes, Maps, QuicLb, Writer, PATIENCE, PROGRAM};
 use super::layout::{self, require_current};
 use crate::abi;
 use crate::kernel::build::Build;
@@ -209,10 +209,10 @@ fn open_if_there(
     shapes: &BTreeMap<String, MapShape>,
     name: &'static str,
 ) -> Result<Option<Map>, InstanceError> {
-    match open_map(dir, shapes, name) {
+    match dir.map(shapes, name) {
         Ok(map) => Ok(Some(map)),
-        Err(InstanceError::Map(error)) if error.is_not_found() => Ok(None),
-        Err(error) => Err(error),
+        Err(error) if error.is_not_found() => Ok(None),
+        Err(error) => Err(error.into()),
     }
 }
 
