@@ -16,6 +16,7 @@ mod net;
 #[path = "../common/netns.rs"]
 mod netns;
 mod process;
+mod silent;
 mod steady;
 #[path = "../common/tool.rs"]
 mod tool;

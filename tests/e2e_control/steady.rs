@@ -54,6 +54,12 @@ impl Asker {
         assert_eq!(sent.expect("sent"), 8);
     }
 
+    /// Asks alone; the shard that it was answered through.
+    pub(crate) fn asks(&self, number: u64) -> io::Result<u32> {
+        self.ask(number);
+        self.answer(number)
+    }
+
     /// The shard that the answer to this question came through.
     fn answer(&self, number: u64) -> io::Result<u32> {
         let mut answer = [0; 16];
@@ -72,8 +78,7 @@ impl Asker {
 pub(crate) fn pinned(tenants: &[Namespace], fresh: &Fresh, count: usize) -> Vec<Asker> {
     let one = || {
         let mut asker = Asker::new(tenants, fresh);
-        asker.ask(0);
-        asker.shard = asker.answer(0).expect("an answer");
+        asker.shard = asker.asks(0).expect("an answer");
         asker
     };
     std::iter::repeat_with(one).take(count).collect()
