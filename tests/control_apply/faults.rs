@@ -26,6 +26,8 @@ struct Scenario {
     reach: Reachability,
     /// What is wanted after that; mostly the same.
     finally: Desired,
+    /// The one step of it; none: several, or nobody cares.
+    only: Option<&'static str>,
     /// Classes whose packets are looked at all the time, and whether none of them may be dropped.
     watched: Vec<(Class, bool)>,
 }
@@ -39,6 +41,7 @@ impl Scenario {
             finally: to.clone(),
             to,
             reach: all(),
+            only: None,
             watched: vec![(Class::Nat66, true), (nat64(NAT64), true)],
         }
     }
@@ -61,6 +64,9 @@ impl Scenario {
         let mut kernel = fake.kernel();
         let (plan, applied) = round(&mut kernel, &self.to, &self.reach).expect("readable");
         assert!(!plan.is_empty() && applied.is_complete(), "{applied:#?}");
+        if let Some(step) = self.only {
+            assert_eq!(names(&plan), [step]);
+        }
         let operations = kernel.operations();
         converge(&mut kernel, &self.finally, &self.reach);
         (operations, summary(&fake))
@@ -157,6 +163,30 @@ fn members_leave() {
         reach,
         watched: vec![(Class::Nat66, false), (nat64(NAT64), false)],
         ..Scenario::new(mixed(), rest)
+    }
+    .run();
+}
+
+/// A shard is lost before anybody has listed shards: the others take its share.
+#[test]
+fn a_member_is_lost_while_no_list_is_known() {
+    Scenario {
+        reach: reach((0..16).map(|number| (number, number != 1))),
+        only: Some("publish-liveness"),
+        ..Scenario::new(mixed(), unlisted(mixed()))
+    }
+    .run();
+}
+
+#[test]
+fn packets_are_encapsulated_otherwise() {
+    let otherwise = Desired {
+        encap: other_encap(),
+        ..mixed()
+    };
+    Scenario {
+        only: Some("publish-config"),
+        ..Scenario::new(mixed(), otherwise)
     }
     .run();
 }

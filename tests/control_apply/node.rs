@@ -6,9 +6,10 @@ use std::time::Duration;
 use guideway::control::fake::{Fake, FakeKernel};
 use guideway::control::kernel::{Failure, Kernel};
 use guideway::control::{
-    apply, invariants, observe, reconcile, Applied, Deadline, Desired, Invariants, Plan,
+    apply, invariants, observe, reconcile, Applied, Deadline, Desired, Invariants, Known, Plan,
     Reachability,
 };
+use guideway::encap::Encap;
 use guideway::group::{Class, Limits};
 use guideway::oracle::egress::{Action, Packet};
 use guideway::reason::egress::End;
@@ -37,6 +38,27 @@ pub(crate) fn node_of(limits: Limits, tables: &[u32]) -> Fake {
 
 pub(crate) fn node(tables: &[u32]) -> Fake {
     node_of(limits(), tables)
+}
+
+/// Packets of another node than the fixture's, with marks that those have not.
+pub(crate) fn other_encap() -> Encap {
+    Encap::standard("2001:db8:ff09:2::".parse().expect("a SID"))
+}
+
+/// The same before anybody has listed shards, in hashed mode: members follow their next hops.
+pub(crate) fn unlisted(desired: Desired) -> Desired {
+    let mut desired = Desired {
+        shards: Known::Unknown,
+        ..desired
+    };
+    desired.policy.liveness_before_sync = true;
+    desired
+}
+
+/// The names of a plan's steps, in their order.
+pub(crate) fn names(plan: &Plan) -> Vec<&'static str> {
+    let steps = plan.steps.iter();
+    steps.map(|planned| planned.step.name()).collect()
 }
 
 /// All shards are reached.
@@ -163,8 +185,8 @@ pub(crate) fn wrong(
     None
 }
 
-/// Everything that matters of a node's state: of groups who is served by whom, of routes where they
-/// lead; no numbers.
+/// Everything that matters of a node's state: how packets are encapsulated, of groups who is served by
+/// whom, of routes where they lead; no numbers.
 pub(crate) fn summary(fake: &Fake) -> Vec<String> {
     fake.world(|world| {
         let groups = world.groups.values().filter(|group| group.forwards());
@@ -179,6 +201,7 @@ pub(crate) fn summary(fake: &Fake) -> Vec<String> {
             })
             .collect();
         lines.sort();
+        lines.extend(world.encap.map(|encap| format!("{encap:?}")));
         for (key, route) in &world.routes {
             let to = match route.target {
                 Target::Group { group, .. } => world

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use guideway::control::kernel::Live;
 use guideway::egress::Stats;
+use guideway::encap::Encap;
 use guideway::group::Class;
 use guideway::kernel::tc;
 use guideway::reason::egress::{End, EndKind};
@@ -25,7 +26,7 @@ use nix::sys::time::{TimeVal, TimeValLike};
 use crate::fixture::*;
 use crate::live;
 use crate::netns::{self, ip, veth, within};
-use crate::node::{converge, destination, ONLY66, STATIC};
+use crate::node::{converge, destination, other_encap, ONLY66, STATIC};
 use crate::udp6::frame;
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
@@ -52,12 +53,32 @@ fn translates(class: Class) -> BTreeSet<u16> {
     shards.iter().copied().collect()
 }
 
+/// What packets must keep to.
+#[derive(Debug, Clone)]
+pub(crate) struct Rules {
+    /// Classes whose packets must be treated as such. Others may be NAT66's, whose route they would
+    /// follow.
+    pub(crate) strict: BTreeSet<Class>,
+    /// Shards that they must not go to, as nothing reaches them.
+    pub(crate) lost: BTreeSet<u16>,
+    /// How they may be encapsulated: each wholly in one of these ways.
+    pub(crate) encaps: Vec<Encap>,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self {
+            strict: BTreeSet::new(),
+            lost: BTreeSet::new(),
+            encaps: vec![encap()],
+        }
+    }
+}
+
 /// What is configured in a phase.
 #[derive(Debug, Clone, Default)]
 struct Phase {
-    /// Classes whose packets must be treated as such. Others may be NAT66's, whose route they would
-    /// follow.
-    strict: BTreeSet<Class>,
+    rules: Rules,
     /// Packets that left by the uplink, by where they were to go.
     seen: BTreeMap<Class, u64>,
 }
@@ -79,11 +100,13 @@ impl Traffic {
         self.phases.lock().expect("nobody panicked")
     }
 
-    /// From now on packets of these classes must be treated as such.
-    pub(crate) fn strict(&self, classes: impl IntoIterator<Item = Class>) {
+    /// From now on packets must keep to other rules.
+    pub(crate) fn rule(&self, change: impl FnOnce(&mut Rules)) {
         let mut phases = self.phases();
+        let mut rules = phases.last().map(|phase| phase.rules.clone());
+        change(rules.get_or_insert_default());
         phases.push(Phase {
-            strict: classes.into_iter().collect(),
+            rules: rules.unwrap_or_default(),
             ..Phase::default()
         });
         // Only now: who finds the number finds the phase.
@@ -91,10 +114,14 @@ impl Traffic {
         self.phase.store(last as u64, Ordering::SeqCst);
     }
 
+    /// From now on packets of these classes must be treated as such.
+    pub(crate) fn strict(&self, classes: impl IntoIterator<Item = Class>) {
+        self.rule(|rules| rules.strict = classes.into_iter().collect());
+    }
+
     /// Packets of all kinds that were sent from now on leave by the uplink.
     pub(crate) fn go_on(&self, when: &str) {
-        let classes = self.phases().last().expect("a phase").strict.clone();
-        self.strict(classes);
+        self.rule(|_| ());
         let all = || {
             let phases = self.phases();
             let seen = &phases.last().expect("a phase").seen;
@@ -138,17 +165,23 @@ impl Traffic {
         let class = class.unwrap_or(Class::Nat66);
         let phase = u64::from_be_bytes(packet[102..110].try_into().expect("eight"));
         let mut phases = self.phases();
-        let phase = &mut phases[usize::try_from(phase).expect("a number")];
-        *phase.seen.entry(class).or_default() += 1;
+        let Phase { rules, seen } = &mut phases[usize::try_from(phase).expect("a number")];
+        *seen.entry(class).or_default() += 1;
         let mut may = translates(class);
-        if !phase.strict.contains(&class) {
+        if !rules.strict.contains(&class) {
             may.extend(translates(Class::Nat66));
         }
-        if number.is_none_or(|number| !may.contains(&number)) {
+        may.retain(|number| !rules.lost.contains(number));
+        let is_encapsulated = rules.encaps.iter().any(|encap| {
+            let source = encap.node_sid.with_argument(argument(TENANT));
+            let is_labelled = (packet[15] & 15, packet[16], packet[17]) != (0, 0, 0);
+            packet[22..38] == source.octets() && is_labelled == encap.flow_label
+        });
+        if number.is_none_or(|number| !may.contains(&number)) || !is_encapsulated {
             let mut wrong = self.wrong.lock().expect("nobody panicked");
             wrong.push(format!(
-                "of {class} to {number:?}, strict {:?}",
-                phase.strict
+                "of {class} to {number:?}, encapsulated as {:02x?}, against {rules:?}",
+                &packet[14..38]
             ));
         }
         self.seen.fetch_add(1, Ordering::SeqCst);
@@ -300,8 +333,11 @@ fn balance(socket: &OwnedFd, traffic: &Traffic) {
     };
     assert!(within(PATIENCE, is_even), "{told}");
     println!("{told}");
-    let passed = ends(&egress.stats().expect("readable"), |end| end == End::Pass);
-    assert_eq!(passed, 0);
+    let stats = egress.stats().expect("readable");
+    assert_eq!(ends(&stats, |end| end == End::Pass), 0);
+    // All along each class has a route that leads to a shard: nothing is a reason to drop.
+    let dropped = ends(&stats, |end| end.kind() == EndKind::Drop);
+    assert_eq!(dropped, 0, "{told}");
     assert!(traffic.seen.load(Ordering::SeqCst) > 1000, "{told}");
 }
 
@@ -312,6 +348,8 @@ fn a_packet_to_a_shard_of_another_class_is_told() {
         let mut packet = frame("2001:db8:aaaa::1", &destination(to));
         let mut outer = vec![0; 40];
         outer[6] = 41;
+        let source = encap().node_sid.with_argument(argument(TENANT));
+        outer[8..24].copy_from_slice(&source.octets());
         outer[24..].copy_from_slice(&sid(shard).octets());
         packet.splice(14..14, outer);
         let end = packet.len();
@@ -332,5 +370,27 @@ fn a_packet_to_a_shard_of_another_class_is_told() {
     assert_eq!(wrong(Class::Nat66, ONLY64, 1), 1);
     assert_eq!(wrong(nat64(OTHER64), ONLY64, 1), 1);
     assert_eq!(wrong(Class::Nat66, 7, 1), 1, "nobody's");
-    assert_eq!(traffic.seen.load(Ordering::SeqCst), 6);
+    traffic.rule(|rules| rules.lost = [1].into());
+    assert_eq!(wrong(Class::Nat66, 1, 2), 1, "nothing reaches it");
+    assert_eq!(wrong(Class::Nat66, 2, 2), 0);
+    let others_only = |rules: &mut Rules| rules.encaps = vec![other_encap()];
+    traffic.rule(others_only);
+    assert_eq!(wrong(Class::Nat66, 2, 3), 1, "by another node");
+    traffic.rule(|rules| rules.encaps.push(encap()));
+    assert_eq!(wrong(Class::Nat66, 2, 4), 0);
+    let halves = Encap {
+        flow_label: false,
+        ..other_encap()
+    };
+    traffic.rule(|rules| {
+        rules.encaps = vec![
+            halves,
+            Encap {
+                flow_label: true,
+                ..encap()
+            },
+        ]
+    });
+    assert_eq!(wrong(Class::Nat66, 2, 5), 1, "half of each");
+    assert_eq!(traffic.seen.load(Ordering::SeqCst), 11);
 }
