@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! A random walk of one node.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -10,15 +11,20 @@ use guideway::control::{
     apply, install, invariants, observe, reconcile, Deadline, Desired, Install, InstallPolicy,
     Known, Mode, Reachability,
 };
-use guideway::group::{Class, Classes, GroupId, Incarnation, Limits, State};
+use guideway::encap::Encap;
+use guideway::group::{Class, Classes, GroupId, Incarnation, Limits, Member, Snapshot, State};
 use guideway::maglev::TableSize;
+use guideway::oracle::egress::World;
 use guideway::placement::Scope;
 use guideway::route::{Block, Prefix, Route, Target};
+use guideway::srv6::BaseSid;
 
 use crate::fixture::*;
 
 const TABLES: [u32; 2] = [1, 2];
 const STATIC: u16 = 9;
+/// The shard that translates IPv6 only.
+const ONLY66: u16 = 3;
 const WRITERS: usize = 3;
 /// Rounds between two looks at where it all ends.
 const STRETCH: u64 = 16;
@@ -33,6 +39,19 @@ pub(crate) enum Barrier {
 /// Two groups, so that a class which replaces another one waits for its group.
 fn small() -> Limits {
     Limits::new(2, 4, TableSize::new(7).expect("a prime")).expect("limits")
+}
+
+/// How packets of another node are encapsulated.
+fn other_encap() -> Encap {
+    Encap::standard("2001:db8:ff09:2::".parse().expect("a SID"))
+}
+
+/// Whether a shard that is ever listed translates a class: none does behind `OTHER64`.
+fn translates(shard: BaseSid, class: Class) -> bool {
+    match class {
+        Class::Nat66 => true,
+        class => class == nat64(NAT64) && shard != sid(ONLY66),
+    }
 }
 
 /// Numbers without a pattern (splitmix64).
@@ -67,12 +86,14 @@ pub(crate) struct Seen {
     installs: u64,
     mode_changes: u64,
     unlisted: u64,
+    followed: u64,
+    encapsulations: u64,
     damages: u64,
     ends: u64,
 }
 
 impl Seen {
-    pub(crate) fn counts(&self) -> [(&'static str, u64); 13] {
+    pub(crate) fn counts(&self) -> [(&'static str, u64); 15] {
         [
             ("failures", self.failures),
             ("kills", self.kills),
@@ -85,6 +106,8 @@ impl Seen {
             ("installs", self.installs),
             ("mode changes", self.mode_changes),
             ("starts without a list", self.unlisted),
+            ("next hops followed without a list", self.followed),
+            ("changes of the encapsulation", self.encapsulations),
             ("damaged groups", self.damages),
             ("ends", self.ends),
         ]
@@ -257,6 +280,14 @@ impl Town {
                     return Some(format!("{key} leads to the group of {}", live.class));
                 }
             }
+            for group in world.groups.values() {
+                for member in &group.members {
+                    if !translates(member.sid, group.class) {
+                        let (group, class, sid) = (group.group, group.class, member.sid);
+                        return Some(format!("group {group} of {class} has {sid}"));
+                    }
+                }
+            }
             for table in TABLES {
                 for class in steady {
                     if !world.routes.contains_key(&key(table, *class)) {
@@ -267,6 +298,51 @@ impl Town {
             None
         });
         self.wrong = wrong.map(|wrong| format!("{when}: {wrong}"));
+    }
+
+    /// Notes what a round changed in groups before anybody had listed shards, but for the next hops of
+    /// members if these are to be followed.
+    fn compare(&mut self, before: &BTreeMap<GroupId, Snapshot>, follows: bool) {
+        let is_same = self.fake.world(|world| {
+            let same = |old: &Snapshot, new: &Snapshot| match follows {
+                true => but_for_liveness(new, old) == *old,
+                false => new == old,
+            };
+            let ids = before.keys().eq(world.groups.keys());
+            let mut pairs = before.values().zip(world.groups.values());
+            ids && pairs.all(|(old, new)| same(old, new))
+        });
+        if !is_same {
+            let wrong = "groups changed without a list".to_owned();
+            self.wrong.get_or_insert(wrong);
+        }
+    }
+
+    /// What a steady class's routes do not lead to in the end although they should.
+    fn astray(&self, desired: &Desired) -> Option<String> {
+        let led = |world: &World, table, class| {
+            let route = world.routes.get(&key(table, class))?;
+            let mut groups = world.groups.values();
+            let group = groups.find(|group| group.class == class && group.state == State::Open)?;
+            // Nothing moves a route from a shard to a group that serves nobody.
+            let waits = matches!(route.target, Target::Shard { .. })
+                && !group.members.iter().any(Member::is_active);
+            (waits || route.group() == Some((group.group, group.incarnation))).then_some(())
+        };
+        self.fake.world(|world| {
+            if world.encap != Some(desired.encap) {
+                return Some("packets are encapsulated otherwise".to_owned());
+            }
+            if desired.mode == Mode::Ordered || desired.shards == Known::Unknown {
+                return None;
+            }
+            let mut routes = TABLES
+                .into_iter()
+                .flat_map(|table| self.steady.iter().map(move |class| (table, *class)));
+            let (table, class) =
+                routes.find(|&(table, class)| led(world, table, class).is_none())?;
+            Some(format!("{class} of table {table} is not led to its group"))
+        })
     }
 
     /// Lets somebody act between two operations of the loop.
@@ -385,7 +461,7 @@ impl Walk {
                 self.desired.classes = classes_of(prefixes[self.roll(3) as usize]);
             }
             3 => {
-                let shards = [dual(1), dual(2), shard66(3), dual(4)];
+                let shards = [dual(1), dual(2), shard66(ONLY66), dual(4)];
                 let picked = self.roll(16);
                 let shards = shards.into_iter().enumerate();
                 let shards = shards.filter(|(place, _)| picked & (1 << place) != 0);
@@ -399,6 +475,18 @@ impl Walk {
                 }));
             }
             5 if self.roll(4) == 0 => self.damage(),
+            6 if self.roll(4) == 0 => {
+                let encaps = [encap(), other_encap()];
+                self.desired.encap = encaps[self.roll(2) as usize];
+            }
+            // A process that starts anew follows next hops before anybody has listed shards. One is
+            // lost.
+            6 if self.roll(4) == 0 => {
+                self.kernel = self.fake.kernel();
+                self.unlist(true);
+                let lost = 1 + self.roll(4) as u16;
+                self.reach = reach((0..16).map(|number| (number, number != lost)));
+            }
             5 => {
                 let shards = std::mem::replace(&mut self.desired.shards, Known::Unknown);
                 self.desired.shards = shards.lost(Duration::ZERO, "refused");
@@ -409,6 +497,13 @@ impl Walk {
         town.classes = self.desired.classes.clone();
         let classes = &self.desired.classes;
         town.steady.retain(|class| classes.contains(*class));
+    }
+
+    /// Nobody has listed shards yet, as far as a process knows.
+    fn unlist(&mut self, follows: bool) {
+        self.desired.shards = Known::Unknown;
+        self.desired.policy.liveness_before_sync = follows;
+        locked(&self.town).seen.unlisted += 1;
     }
 
     /// A row of a group's member makes no sense any more.
@@ -444,16 +539,17 @@ impl Walk {
         let plan = reconcile(&observed, &self.desired);
         let deadline = Deadline::at(self.kernel.now() + Duration::from_secs(60));
         let deadline = deadline.patient(Duration::from_millis(self.roll(3)));
+        let unlisted = self.desired.shards == Known::Unknown && self.desired.mode == Mode::Hashed;
+        let before = unlisted.then(|| self.fake.world(|world| world.groups.clone()));
         let applied = apply(&plan, &mut self.kernel, &deadline);
         {
             let mut town = locked(&self.town);
             town.look("after a round");
-            let unlisted = self.desired.shards == Known::Unknown;
-            let published = applied.published.len() + applied.disabled.len();
-            if unlisted && self.desired.mode == Mode::Hashed && published > 0 {
-                let wrong = "published without a list".to_owned();
-                town.wrong.get_or_insert(wrong);
+            if let Some(before) = before {
+                town.compare(&before, self.desired.policy.liveness_before_sync);
+                town.seen.followed += u64::from(!applied.published.is_empty());
             }
+            town.seen.encapsulations += u64::from(applied.encap);
             town.seen.failures += u64::from(applied.failures().next().is_some());
             town.seen.timeouts += applied.timeouts;
             town.seen.disabled += applied.disabled.len() as u64;
@@ -471,8 +567,8 @@ impl Walk {
             locked(&self.town).seen.kills += 1;
             // The new one has to hear of the shards first.
             if self.roll(3) == 0 {
-                self.desired.shards = Known::Unknown;
-                locked(&self.town).seen.unlisted += 1;
+                let follows = self.roll(2) == 0;
+                self.unlist(follows);
             }
         }
     }
@@ -517,6 +613,9 @@ impl Walk {
                 let classes = self.desired.classes.iter();
                 town.steady = classes.map(|entry| entry.class).collect();
                 town.look("at an end");
+                if let Some(wrong) = town.astray(&self.desired) {
+                    return Err(format!("at an end: {wrong}"));
+                }
                 drop(town);
                 let shared = self.town.clone();
                 self.fake.set_hook(move |_, operation| {

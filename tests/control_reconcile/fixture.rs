@@ -10,7 +10,7 @@ use guideway::control::{
     Unreached,
 };
 use guideway::encap::Encap;
-use guideway::group::{Class, Classes, ConfiguredClass, GroupId, Limits, Settings};
+use guideway::group::{Class, Classes, ConfiguredClass, GroupId, Limits, Settings, Snapshot};
 use guideway::maglev::TableSize;
 use guideway::route::{Key, Origin, Prefix, Route, TableId, Target};
 use guideway::srv6::{Argument, BaseSid, Mtu, NextHop};
@@ -153,6 +153,21 @@ pub(crate) fn reach(shards: impl IntoIterator<Item = (u16, bool)>) -> Reachabili
         (sid(number), way)
     });
     Reachability(shards.collect())
+}
+
+/// The snapshot with everything that liveness may change made the same as in `other`.
+pub(crate) fn but_for_liveness(snapshot: &Snapshot, other: &Snapshot) -> Snapshot {
+    let mut snapshot = snapshot.clone();
+    for (member, other) in snapshot.members.iter_mut().zip(&other.members) {
+        member.next_hop = other.next_hop;
+    }
+    Snapshot {
+        table: other.table.clone(),
+        digest: other.digest,
+        publication: other.publication,
+        published_ns: other.published_ns,
+        ..snapshot
+    }
 }
 
 pub(crate) fn prefix_of(class: Class) -> Prefix {

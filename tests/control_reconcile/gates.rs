@@ -5,12 +5,12 @@ use guideway::control::{
     reconcile, Known, MoveReason, Plan, Policy, Problem, ShardList, Step, Unreached, Verdict,
 };
 use guideway::egress_spec::RouteTarget;
-use guideway::group::{Class, MemberState, Snapshot};
+use guideway::group::{Class, MemberState};
 use guideway::route::{Block, Origin, Route, Target};
 
 use super::fixture::{
-    classes, dual, hashed, hop, hop_by, key, list, nat64, observed, ordered, prefix_of, sid, stale,
-    tenant, to_shard, NAT64, OTHER64,
+    but_for_liveness, classes, dual, hashed, hop, hop_by, key, list, nat64, observed, ordered,
+    prefix_of, sid, stale, tenant, to_shard, NAT64, OTHER64,
 };
 use super::world::{settled, World, NOWHERE};
 
@@ -122,21 +122,6 @@ fn a_row_without_sense_stays_until_a_list_is_known() {
     let known = world.sweep(&desired);
     assert_eq!(names(&known), ["write-routes"]);
     assert!(world.0.routes[&key].group().is_some());
-}
-
-/// The snapshot with everything that liveness may change made the same as in `other`.
-fn but_for_liveness(snapshot: &Snapshot, other: &Snapshot) -> Snapshot {
-    let mut snapshot = snapshot.clone();
-    for (member, other) in snapshot.members.iter_mut().zip(&other.members) {
-        member.next_hop = other.next_hop;
-    }
-    Snapshot {
-        table: other.table.clone(),
-        digest: other.digest,
-        publication: other.publication,
-        published_ns: other.published_ns,
-        ..snapshot
-    }
 }
 
 #[test]
