@@ -56,7 +56,7 @@ pub(super) struct Parts {
 #[non_exhaustive]
 pub enum LoadError {
     /// The process lacks rights that loading takes.
-    #[error("cannot load {object}: missing right: {}", list(missing))]
+    #[error("cannot load {object}: missing right: {}", probe::list(missing))]
     #[non_exhaustive]
     Permission {
         /// The program's object.
@@ -100,19 +100,11 @@ pub enum LoadError {
     Sys(#[from] SysError),
 }
 
-fn list(rights: &[Capability]) -> String {
-    rights
-        .iter()
-        .map(ToString::to_string)
-        .collect::<Vec<_>>()
-        .join(", ")
-}
-
 fn without(rights: &[Capability]) -> String {
     if rights.is_empty() {
         return String::new();
     }
-    format!(", which was loaded without {}", list(rights))
+    format!(", which was loaded without {}", probe::list(rights))
 }
 
 impl LoadError {

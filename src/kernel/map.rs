@@ -11,6 +11,7 @@ use std::path::Path;
 use libbpf_sys::{bpf_map_batch_opts, bpf_map_create_opts, bpf_map_info};
 use nix::libc;
 
+use super::probe::{lacking, Capability};
 use super::sys::object::{self, ObjectType, PinError};
 use super::sys::{c_string, check, name_from, owned, size, SysError};
 use crate::error::ErrorKind;
@@ -189,7 +190,10 @@ impl Map {
         })
     }
 
-    /// Creates a map; `inner` is the template of a map of maps.
+    /// Creates a map; `inner` is the template of a map of maps. Takes CAP_BPF.
+    ///
+    /// # Errors
+    /// What the kernel answers; a right that it takes and the process lacks is named.
     pub fn create(shape: &MapShape, inner: Option<&Map>) -> Result<Self, SysError> {
         let op = "create map";
         let name = c_string(op, &shape.name)?;
@@ -210,9 +214,9 @@ impl Map {
                 shape.max_entries,
                 &options,
             );
-            owned(result, op, &shape.name)?
+            owned(result, op, &shape.name)
         };
-        Self::from_fd(fd)
+        Self::from_fd(fd.map_err(|error| lacking(error, &[Capability::Bpf]))?)
     }
 
     /// Opens the map pinned at `path`, whatever its shape.

@@ -79,6 +79,24 @@ pub fn missing(needed: &[Capability]) -> Vec<Capability> {
         .collect()
 }
 
+/// The error of a call that takes these rights, with those in it that the calling thread lacks.
+pub(super) fn lacking(mut error: SysError, needed: &[Capability]) -> SysError {
+    let missing = match error.errno {
+        libc::EPERM => missing(needed),
+        _ => Vec::new(),
+    };
+    if !missing.is_empty() {
+        error.detail = format!("missing right: {}", list(&missing));
+    }
+    error
+}
+
+/// Rights as messages name them.
+pub(super) fn list(rights: &[Capability]) -> String {
+    let names = rights.iter().map(ToString::to_string);
+    names.collect::<Vec<_>>().join(", ")
+}
+
 /// Number of CPUs that can ever be present: the values in an entry of a per-CPU map.
 pub fn possible_cpus() -> Result<usize, SysError> {
     // SAFETY: no memory is passed.

@@ -71,6 +71,25 @@ impl Restrictions {
         })
     }
 
+    /// The rights that they leave, by name.
+    pub(crate) fn rights(&self) -> Vec<&'static str> {
+        let left = BITS
+            .iter()
+            .filter(|(_, bit)| self.capabilities & 1 << bit != 0);
+        left.map(|(name, _)| *name).collect()
+    }
+
+    /// The same without one of these rights.
+    pub(crate) fn without(mut self, right: &str) -> Self {
+        let (_, bit) = BITS
+            .iter()
+            .find(|(name, _)| *name == right)
+            .expect("a known right");
+        assert_ne!(self.capabilities & 1 << bit, 0, "{right} is not granted");
+        self.capabilities &= !(1 << bit);
+        self
+    }
+
     /// Has a command run under them.
     pub(crate) fn apply(self, command: &mut Command) {
         // SAFETY: what runs between fork and exec makes system calls only, with memory that was
@@ -82,7 +101,7 @@ impl Restrictions {
 
     fn enter(&self) -> io::Result<()> {
         self.mounts()?;
-        self.rights()?;
+        self.leave_rights()?;
         for filter in [&self.families, &self.calls] {
             let program = libc::sock_fprog {
                 len: filter.len() as u16,
@@ -109,7 +128,7 @@ impl Restrictions {
         Ok(())
     }
 
-    fn rights(&self) -> io::Result<()> {
+    fn leave_rights(&self) -> io::Result<()> {
         let prctl = |option: i32, argument: u64, more: u64| {
             // SAFETY: these options take numbers.
             done(unsafe { libc::prctl(option, argument, more, 0, 0) }.into())

@@ -9,6 +9,16 @@ use crate::tool::binary;
 
 const FILE: &str = include_str!("../../examples/egressd/egressd.service");
 
+/// Says on the terminal that a test cannot run here, and why; with `CI=true` it fails.
+pub(crate) fn left_out(test: &str, missing: &str) {
+    assert!(
+        std::env::var("CI").as_deref() != Ok("true"),
+        "{test} cannot run: {missing}"
+    );
+    // Not `eprintln!`, which the test runner would swallow.
+    let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {missing}");
+}
+
 /// The values of each key of a section.
 pub(crate) fn section(name: &str) -> BTreeMap<&'static str, Vec<&'static str>> {
     let begin = format!("[{name}]");
@@ -69,8 +79,7 @@ fn systemd_accepts_it() {
     };
     match verify(&unit) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            // Not `eprintln!`, which the test runner would swallow.
-            let _ = writeln!(std::io::stderr(), "SKIPPED {name}: no systemd-analyze");
+            left_out(name, "no systemd-analyze");
         }
         output => {
             let output = output.expect("it runs");
@@ -82,6 +91,35 @@ fn systemd_accepts_it() {
             let words = wrong.expect("it runs").stderr;
             assert!(String::from_utf8_lossy(&words).contains("WatchdogSex"));
         }
+    }
+    std::fs::remove_dir_all(directory).expect("removed");
+}
+
+#[test]
+fn without_systemd_the_tests_say_so_and_fail_in_ci() {
+    let directory = tempdir("control_unit::nothing_there");
+    for test in ["unit::systemd_accepts_it", "verbs::they_are_in_force"] {
+        let run = |ci: Option<&str>| {
+            let mut command = Command::new(std::env::current_exe().expect("this test"));
+            command.args(["--exact", test]).env("PATH", &directory);
+            match ci {
+                Some(ci) => command.env("CI", ci),
+                None => command.env_remove("CI"),
+            };
+            command.output().expect("it starts")
+        };
+        let skipped = run(None);
+        let words = String::from_utf8_lossy(&skipped.stderr);
+        let (_, name) = test.split_once("::").expect("a module");
+        let line = format!("SKIPPED control_unit::{name}: ");
+        assert!(words.contains(&line), "{skipped:?}");
+        assert!(words.contains("systemd-analyze"), "{words}");
+        assert!(skipped.status.success(), "{skipped:?}");
+        let failed = run(Some("true"));
+        assert_eq!(failed.status.code(), Some(101), "{failed:?}");
+        let words = String::from_utf8_lossy(&failed.stdout);
+        assert!(words.contains("cannot run: "), "{words}");
+        assert!(words.contains("systemd-analyze"), "{words}");
     }
     std::fs::remove_dir_all(directory).expect("removed");
 }

@@ -1,27 +1,30 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! egressd under the restrictions of its unit.
 
+use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
+use guideway::kernel::statedir::StateRoot;
 use nix::libc;
 use nix::sys::signal::Signal;
 
 use crate::daemon::{on_node, shard, Daemon, Node, PATIENCE};
-use crate::machine::{document, machine, Files};
-use crate::netns::isolated;
+use crate::machine::{document, Files};
+use crate::netns::{isolated, BPFFS};
 use crate::restricted::Restrictions;
 use crate::tool::{assert_current, binary, Ran};
+use crate::udp6::frame;
+use crate::unit::left_out;
 
-/// The restrictions; where they are not known the test says so, and passes.
+/// The restrictions; where they are not known the test is left out.
 fn restrictions(test: &str) -> Option<Restrictions> {
     let known = Restrictions::of_unit();
     if let Err(missing) = &known {
-        // Not `eprintln!`, which the test runner would swallow.
-        let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {missing}");
+        left_out(test, missing);
     }
     known.ok()
 }
@@ -133,23 +136,184 @@ fn the_daemon_keeps_its_node_in_line() {
     });
 }
 
+/// A capture of one packet of a tenant.
+fn capture() -> Vec<u8> {
+    let frame = frame("2001:db8:aaaa::7", "2001:db8:ffff::1");
+    let length = u32::try_from(frame.len()).expect("a length");
+    let header = [0xa1b2_c3d4, 0x0004_0002, 0, 0, 65_535, 1];
+    let words = header.into_iter().chain([0, 0, length, length]);
+    let bytes = words.flat_map(u32::to_le_bytes);
+    bytes.chain(frame).collect()
+}
+
+/// What a verb finds on its node.
+#[derive(Clone, Copy, PartialEq)]
+enum Found {
+    Nothing,
+    /// Groups.
+    Loop,
+    /// A tenant as well.
+    Tenant,
+    /// And a program of another build.
+    OtherBuild,
+    /// Which was exchanged for this one's.
+    Exchanged,
+}
+
+impl Found {
+    /// Brings the node into this state, whatever it was in.
+    fn make(self, node: &Node) {
+        let purged = Ran::with("egressd", &["-o", "json", "detach", "--purge"]);
+        assert!([0, 1].contains(&purged.code), "{}", purged.stderr);
+        if self == Self::Nothing {
+            return;
+        }
+        node.once(&[]).exits(0);
+        if self == Self::Loop {
+            return;
+        }
+        node.attach();
+        if self == Self::Tenant {
+            return;
+        }
+        let programs = StateRoot::new(BPFFS).egress().path().join("progs");
+        for entry in std::fs::read_dir(&programs).expect("a directory") {
+            let name = entry.expect("an entry").file_name();
+            if name.to_string_lossy().starts_with("build-") {
+                std::fs::remove_file(programs.join(name)).expect("removed");
+            }
+        }
+        if self == Self::Exchanged {
+            Ran::with("egressd", &["upgrade"]).exits(0);
+        }
+    }
+}
+
+const NET_ADMIN: &str = "CAP_NET_ADMIN";
+const BPF: &str = "CAP_BPF";
+/// Stand for paths of the test's own, and for what the loop is told.
+const SPEC: &str = "<specification>";
+const CAPTURE: &str = "<capture>";
+const FLAGS: &str = "<flags>";
+
+/// Each verb, with what it finds and the rights that it does not do without. On some kernels it takes
+/// others as well.
+const VERBS: [(&[&str], Found, &[&str]); 23] = [
+    (&["check", FLAGS], Found::Nothing, &[]),
+    (&["schema", "spec"], Found::Nothing, &[]),
+    (
+        &[
+            "place",
+            "--hash-table=42",
+            "--source=2001:db8::7",
+            "--shards=2001:db8:ff09:10:e000::",
+        ],
+        Found::Nothing,
+        &[],
+    ),
+    (&["plan", SPEC], Found::Nothing, &[]),
+    (&["apply", SPEC], Found::Nothing, &[NET_ADMIN, BPF]),
+    (&["run", "--once", FLAGS], Found::Nothing, &[NET_ADMIN, BPF]),
+    (
+        &["attach", "tap0", "--table=42", "--argument=0x2a5", FLAGS],
+        Found::Loop,
+        &[NET_ADMIN],
+    ),
+    (&["plan", "--loop", FLAGS], Found::Tenant, &[]),
+    (&["status"], Found::Tenant, &[]),
+    (&["drain-status"], Found::Tenant, &[]),
+    (&["pins"], Found::Tenant, &[]),
+    (&["pins", "--expire"], Found::Tenant, &[BPF]),
+    (
+        &["explain", "2001:db8::7", "--table=42"],
+        Found::Tenant,
+        &[],
+    ),
+    (
+        &["trace", CAPTURE, "--interface=tap0"],
+        Found::Tenant,
+        &[NET_ADMIN, BPF],
+    ),
+    (
+        &["migrate", "--pins=8192"],
+        Found::Tenant,
+        &[NET_ADMIN, BPF],
+    ),
+    (&["upgrade"], Found::OtherBuild, &[NET_ADMIN, BPF]),
+    (&["rollback"], Found::Exchanged, &[]),
+    (&["retire", "nat66", "--block"], Found::Tenant, &[BPF]),
+    (
+        &["detach", "--interface=tap0", "--keep-tenant"],
+        Found::Tenant,
+        &[],
+    ),
+    (&["detach", "--interface=tap0"], Found::Tenant, &[]),
+    (&["detach", "--tenant=42"], Found::Tenant, &[BPF]),
+    (&["detach"], Found::Tenant, &[]),
+    (&["detach", "--purge"], Found::Tenant, &[]),
+];
+
 #[test]
-fn a_node_is_set_up_looked_at_and_taken_down() {
-    const NAME: &str = "control_unit::a_node_is_set_up_looked_at_and_taken_down";
+fn each_verb_has_the_rights_that_it_takes_and_names_one_that_is_missing() {
+    const NAME: &str = "control_unit::each_verb_has_the_rights_that_it_takes";
     assert_current("egressd");
     let Some(restrictions) = restrictions(NAME) else {
         return;
     };
-    isolated(NAME, move || {
-        machine();
+    on_node(NAME, move |node| {
         let files = Files::new("restricted");
         let spec = files.write("spec.json", &document());
-        egressd(&restrictions, &["plan", &spec]).exits(0);
-        egressd(&restrictions, &["apply", &spec]).exits(0);
-        let status = egressd(&restrictions, &["status", "-o", "json"]);
-        assert!([0, 5].contains(&status.code), "{}", status.stderr);
-        egressd(&restrictions, &["pins", "--expire"]).exits(0);
-        egressd(&restrictions, &["explain", "2001:db8::7", "--table", "42"]).exits(0);
-        egressd(&restrictions, &["detach", "--purge"]).exits(0);
+        let capture = files.bytes("capture.pcap", &capture());
+        node.manifest("a.json", shard(0x10));
+        let flags = node.flags(&["no:--metrics"]);
+        for (verb, found, needed) in VERBS {
+            let mut arguments = vec!["-o", "json"];
+            for argument in verb {
+                match *argument {
+                    SPEC => arguments.push(&spec),
+                    CAPTURE => arguments.push(&capture),
+                    FLAGS => arguments.extend(flags.iter().map(String::as_str)),
+                    argument => arguments.push(argument),
+                }
+            }
+            found.make(node);
+            egressd(&restrictions, &arguments).exits(0);
+            let mut lacked = BTreeSet::new();
+            for right in restrictions.rights() {
+                found.make(node);
+                let ran = egressd(&restrictions.clone().without(right), &arguments);
+                if ran.code == 0 {
+                    continue;
+                }
+                // What is done in part tells it beside what it did.
+                let said = if ran.code == 3 {
+                    ran.object()["left"].to_string()
+                } else {
+                    let error = ran.exits(1).error();
+                    let kind = error["kind"].as_str().expect("text");
+                    assert!(["permission", "preflight"].contains(&kind), "{error}");
+                    error.to_string()
+                };
+                let rights = [NET_ADMIN, BPF].into_iter();
+                let named: Vec<_> = rights.filter(|right| said.contains(right)).collect();
+                assert_eq!(named, [right], "{verb:?}: {said}");
+                lacked.insert(right);
+            }
+            let needed = needed.iter().copied().collect();
+            assert!(lacked.is_superset(&needed), "{verb:?}: {lacked:?}");
+        }
     });
+}
+
+#[test]
+fn no_verb_is_left_out() {
+    let help = Ran::with("egressd", &["--help"]).exits(0).stdout;
+    let (_, verbs) = help.split_once("\nCommands:\n").expect("a list of verbs");
+    let (verbs, _) = verbs.split_once("\n\n").expect("an end");
+    // What goes on to the next line is further to the right.
+    let verbs = verbs.lines().filter(|line| !line.starts_with("   "));
+    let verbs = verbs.filter_map(|line| line.split_whitespace().next());
+    let known: BTreeSet<_> = verbs.filter(|verb| *verb != "help").collect();
+    let tried: BTreeSet<_> = VERBS.iter().map(|(verb, ..)| verb[0]).collect();
+    assert_eq!(tried, known);
 }
