@@ -149,7 +149,9 @@ impl InstanceError {
                 "\"egressd migrate\" gives it other limits and keeps all that it has; or write what it \
                  was made for into the specification's limits",
             ),
-            error if error.is_repairable() => Some("apply the specification again"),
+            error if error.is_repairable() => {
+                Some("apply the specification again; beside egressd run: restart that")
+            }
             Self::State(StateError::Version { .. }) => Some(OTHER_VERSION),
             Self::State(StateError::Corrupt { .. }) => Some(NOT_OURS),
             Self::State(StateError::Open(_))

@@ -8,6 +8,7 @@ mod ends;
 mod foreseen;
 mod interfaces;
 mod refused;
+mod remedies;
 mod scrape;
 mod shown;
 mod source;

@@ -109,11 +109,21 @@ impl FindingCode {
     /// What to do about it; nothing where that depends.
     const fn remedy(self) -> Option<&'static str> {
         match self {
-            Self::NoConfiguration
-            | Self::DeadRoutes
-            | Self::DuplicateClass
-            | Self::ClosingGroup => Some("apply the specification again"),
             // A specification says which groups there are, too: those that a loop keeps would go.
+            Self::NoConfiguration => Some(
+                "apply the specification again; beside egressd run: its next sweep publishes one",
+            ),
+            Self::DeadRoutes => Some(
+                "apply the specification again; beside egressd run: its next sweep mends its own, those \
+                 of others are for who wrote them",
+            ),
+            Self::DuplicateClass => Some(
+                "apply the specification again; beside egressd run: its next sweep ends all but one",
+            ),
+            Self::ClosingGroup => Some(
+                "apply the specification again; beside egressd run: it ends by itself when no route of \
+                 others leads to it",
+            ),
             Self::NotAttached => Some(
                 "apply the specification again; beside egressd run: attach it, or detach --interface",
             ),
