@@ -8,7 +8,7 @@ use guideway::egress::document::{apply, ApplyDocument, ApplyResult, Error, Inter
 use guideway::kernel::statedir::{PublisherLock, StateDir, StateError};
 
 use crate::args::ApplyArgs;
-use crate::plan::{change_text, read, warnings_text};
+use crate::plan::{change_text, interfaces_text, read, warnings_text};
 use crate::tool::{input, Done, Failure, Output};
 
 /// How long to wait for another process that changes the instance.
@@ -94,6 +94,7 @@ fn text(applied: &ApplyDocument) -> String {
     line("taken off", names(&applied.detached));
     line("tenants removed:", numbers(&applied.tenants_removed));
     line("groups disabled:", numbers(&retired));
+    interfaces_text(&applied.interface_warnings, &mut text);
     warnings_text(&applied.warnings, &mut text);
     text
 }

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use guideway::control::{ClassDocument, ControlDocument, Knowledge, Mode, ShareDocument};
 use guideway::egress::document::{
-    plan, ClassPlan, Error, InterfaceChange, InterfaceName, MemberChange, PlanDocument, PlanResult,
-    TenantPlan,
+    plan, ClassPlan, Error, InterfaceAdvice, InterfaceChange, InterfaceName, MemberChange,
+    PlanDocument, PlanResult, TenantPlan,
 };
 use guideway::egress_spec::{Spec, Warning};
 use guideway::group::{Change, HashMode, MemberState};
@@ -109,12 +109,7 @@ fn text(plan: &PlanDocument) -> String {
         mebibytes(memory.counters),
         mebibytes(memory.ring),
     ));
-    let advice = plan.interface_warnings.iter().map(|advice| {
-        let name = advice.interface.name.as_deref().unwrap_or_default();
-        let code = "interface".to_owned();
-        ("warning", code, name, advice.message.clone(), None)
-    });
-    checks(&mut text, "interfaces", advice);
+    interfaces_text(&plan.interface_warnings, &mut text);
     warnings_text(&plan.warnings, &mut text);
     text
 }
@@ -242,6 +237,15 @@ pub(crate) fn hash_text(hash: HashMode) -> &'static str {
         HashMode::Source => "source",
         HashMode::Flow => "flow",
     }
+}
+
+pub(crate) fn interfaces_text(warnings: &[InterfaceAdvice], text: &mut String) {
+    let lines = warnings.iter().map(|advice| {
+        let name = advice.interface.name.as_deref().unwrap_or_default();
+        let code = "interface".to_owned();
+        ("warning", code, name, advice.message.clone(), None)
+    });
+    checks(text, "interfaces", lines);
 }
 
 pub(crate) fn warnings_text(warnings: &[Warning], text: &mut String) {

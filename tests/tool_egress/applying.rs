@@ -236,16 +236,42 @@ fn an_interface_that_takes_what_cannot_be_encapsulated_is_named() {
         let files = Files::new("big");
         let path = files.write("spec.json", &document());
         assert_eq!(plan(&path)["interface_warnings"], json!([]));
+        let applied = egressd_json(&["apply", &path]).exits(0).document();
+        assert_eq!(applied["interface_warnings"], json!([]));
+        let status = || egressd_json(&["status"]).exits(0).document();
+        assert_eq!(status()["findings"], json!([]));
         // Kernels before 6.3 have no more.
         if !guideway::kernel::probe::release().at_least(6, 3) {
             return;
         }
         crate::netns::ip(&["link", "set", "tap1", "gso_max_size", "130000"]);
         let planned = plan(&path);
-        let advice = &planned["interface_warnings"];
-        assert_eq!(advice[0]["interface"]["name"], "tap1");
-        let message = advice[0]["message"].as_str().expect("text");
-        assert!(message.contains("gso_max_size 65536"), "{message}");
+        let applied = egressd_json(&["apply", &path]).exits(0).document();
+        let control = [
+            "plan",
+            "--loop",
+            "--mode=hashed",
+            "--uplinks=uplink0",
+            "--node-sid=2001:db8:ff01:1:e000::",
+            "--source=file:/nonexistent.json",
+            "--pins=4096",
+        ];
+        let looped = egressd_json(&control).exits(0).object();
+        for document in [planned, applied, looped] {
+            let advice = &document["interface_warnings"];
+            assert_eq!(advice[0]["interface"]["name"], "tap1", "{document}");
+            let message = advice[0]["message"].as_str().expect("text");
+            assert!(message.contains("gso_max_size 65536"), "{message}");
+            assert_eq!(advice[1], Value::Null);
+        }
+        let found = &status()["findings"];
+        assert_eq!(found[0]["code"], "large-segments", "{found}");
+        assert_eq!(found[0]["object"], "tap1");
+        assert_eq!(found[0]["severity"], "warning");
+        for verb in [&["plan", &path][..], &["apply", &path], &["status"]] {
+            let said = egressd(verb).exits(0).stdout;
+            assert!(said.contains("gso_max_size 65536"), "{said}");
+        }
     });
 }
 

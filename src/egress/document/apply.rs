@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::interfaces::{InterfaceName, Interfaces};
+use super::interfaces::{InterfaceAdvice, InterfaceName, Interfaces};
 use super::Error;
 use crate::egress::apply::{Applied, How};
 use crate::egress::{resolve, InstanceError, Limits, Loader, Published};
@@ -48,6 +48,8 @@ pub struct ApplyDocument {
     pub attached: Vec<InterfaceName>,
     /// Interfaces that it was taken off.
     pub detached: Vec<InterfaceName>,
+    /// What is to be known of tenants' interfaces.
+    pub interface_warnings: Vec<InterfaceAdvice>,
     /// What works but may not be what was meant.
     pub warnings: Vec<Warning>,
 }
@@ -156,9 +158,12 @@ pub fn apply(
         (None, true) if applied.is_empty() => ApplyResult::Unchanged,
         (None, true) => ApplyResult::Changed,
     };
+    let tenants = wanted.tenants.iter();
+    let tenants = tenants.flat_map(|tenant| tenant.interfaces.keys());
     Ok(ApplyDocument {
         result,
         not_applied,
+        interface_warnings: interfaces.advice(tenants),
         ..ApplyDocument::of(&applied, &interfaces, spec)
     })
 }
@@ -185,6 +190,7 @@ impl ApplyDocument {
                 .collect(),
             attached: interfaces.names(&applied.attached),
             detached: interfaces.names(&applied.detached),
+            interface_warnings: Vec::new(),
             warnings: spec.warnings(),
         }
     }

@@ -168,6 +168,10 @@ impl Look {
                 findings.push(Finding::new(FindingCode::NotAttached, name, message));
             }
         }
+        for advice in self.interfaces.advice(self.tenants.keys()) {
+            let (name, message) = (advice.interface, advice.message);
+            findings.push(Finding::new(FindingCode::LargeSegments, name, message));
+        }
         for view in &self.attachments {
             if !self.tenants.contains_key(&view.ifindex) {
                 let message = "the program is attached there, and it is no tenant's";

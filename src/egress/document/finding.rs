@@ -46,6 +46,8 @@ choice! {
         NoInterface = "no-interface",
         /// An interface of a tenant is down.
         InterfaceDown = "interface-down",
+        /// An interface of a tenant brings packets that are too long to be encapsulated.
+        LargeSegments = "large-segments",
         /// An interface to shards is down, or has no carrier: what is sent there is lost.
         UplinkDown = "uplink-down",
         /// The program is on an interface that is no tenant's.
@@ -80,6 +82,7 @@ impl FindingCode {
             | Self::UnreachableShard
             | Self::ClosingGroup
             | Self::InterfaceDown
+            | Self::LargeSegments
             | Self::AttachedForNobody
             | Self::AbandonedTenant
             | Self::PinsFill
@@ -155,6 +158,7 @@ impl FindingCode {
             | Self::DamagedGroup
             | Self::UnknownRows
             | Self::InterfaceDown
+            | Self::LargeSegments
             | Self::UplinkDown
             | Self::QuotaReached
             | Self::Internal => None,

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use crate::egress::warnings;
 use crate::kernel::attach::interface_name;
 use crate::kernel::netdev::{self, Interface};
 use crate::kernel::SysError;
@@ -35,6 +36,17 @@ impl std::fmt::Display for InterfaceName {
             None => write!(f, "index {} (gone)", self.ifindex),
         }
     }
+}
+
+/// Something about a tenant's interface that works and may lose packets.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct InterfaceAdvice {
+    /// The interface.
+    pub interface: InterfaceName,
+    /// What it is, and what to do about it.
+    pub message: String,
 }
 
 /// The interfaces of the calling thread's network namespace at one moment.
@@ -69,5 +81,21 @@ impl Interfaces {
         indices: impl IntoIterator<Item = &'a u32>,
     ) -> Vec<InterfaceName> {
         indices.into_iter().map(|&index| self.name(index)).collect()
+    }
+
+    /// What is to be known of those of these that are there, when they bring packets of tenants.
+    pub(super) fn advice<'a>(
+        &self,
+        indices: impl IntoIterator<Item = &'a u32>,
+    ) -> Vec<InterfaceAdvice> {
+        let found = indices.into_iter().filter_map(|&index| self.get(index));
+        let advice = found.flat_map(|interface| {
+            let warnings = warnings(interface).into_iter();
+            warnings.map(|warning| InterfaceAdvice {
+                interface: self.name(interface.index),
+                message: warning.to_string(),
+            })
+        });
+        advice.collect()
     }
 }

@@ -35,13 +35,13 @@ pub use detach::{
 };
 pub use error::Error;
 pub use finding::{Finding, FindingCode};
-pub use interfaces::InterfaceName;
+pub use interfaces::{InterfaceAdvice, InterfaceName};
 pub use migrate::{migrate, plan_migration, MigrateDocument, MigrateResult, MigrateSchema};
 pub use pins::{pins, FlowDocument, PinDocument, PinFilter, PinSchema};
 pub(crate) use plan::Parts;
 pub use plan::{
-    plan, DuplicateClass, InterfaceAdvice, InterfaceChange, InterfacePlan, PlanDocument,
-    PlanResult, PlanSchema, RetiredGroup, SettingChange, TenantPlan, TenantRemoval,
+    plan, DuplicateClass, InterfaceChange, InterfacePlan, PlanDocument, PlanResult, PlanSchema,
+    RetiredGroup, SettingChange, TenantPlan, TenantRemoval,
 };
 pub use retire::{retire, GroupRetired, NamedBy, RetireDocument, RetireRefused, RetireSchema};
 pub use risk::PinsAtRisk;

@@ -7,13 +7,13 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::class::ClassPlan;
-use super::interfaces::{InterfaceName, Interfaces};
+use super::interfaces::{InterfaceAdvice, InterfaceName, Interfaces};
 use super::risk::Forecast;
 use super::routes::RoutePlan;
 use super::Error;
 use crate::document::field::Written;
 use crate::egress::apply::{Changes, TenantChanges};
-use crate::egress::{resolve, warnings, Egress, InstanceError, Limits};
+use crate::egress::{resolve, Egress, InstanceError, Limits};
 use crate::egress_spec::{Memory, Resolved, RouteTarget, Spec, SpecDigest, Warning};
 use crate::encap::Encap;
 use crate::group::{Class, Duplicate, GroupId, GroupPlan, Snapshot};
@@ -61,17 +61,6 @@ pub struct PlanDocument {
     pub interface_warnings: Vec<InterfaceAdvice>,
     /// What works but may not be what was meant.
     pub warnings: Vec<Warning>,
-}
-
-/// Something about a tenant's interface that works and may lose packets.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[non_exhaustive]
-pub struct InterfaceAdvice {
-    /// The interface.
-    pub interface: InterfaceName,
-    /// What it is, and what to do about it.
-    pub message: String,
 }
 
 /// Names the form of a plan.
@@ -209,6 +198,8 @@ pub fn plan(dir: &StateDir, spec: &Spec) -> Result<PlanDocument, Error> {
         let changes = Changes::from_nothing(&wanted, limits.groups())?;
         (Present::default(), changes)
     };
+    let tenants = wanted.tenants.iter();
+    let tenants = tenants.flat_map(|tenant| tenant.interfaces.keys());
     Ok(PlanDocument {
         schema: PlanSchema::V1,
         digest: Some(spec.digest()),
@@ -239,26 +230,11 @@ pub fn plan(dir: &StateDir, spec: &Spec) -> Result<PlanDocument, Error> {
         interfaces_removed: interfaces.names(&changes.interfaces_removed),
         attached: interfaces.names(&changes.attached),
         detached: interfaces.names(&changes.detached),
-        interface_warnings: advice(&wanted, &interfaces),
+        interface_warnings: interfaces.advice(tenants),
         memory_total_bytes: memory.total(),
         memory_bytes: memory,
         warnings: spec.warnings(),
     })
-}
-
-fn advice(wanted: &Resolved, interfaces: &Interfaces) -> Vec<InterfaceAdvice> {
-    let tenants = wanted.tenants.iter();
-    let indices = tenants.flat_map(|tenant| tenant.interfaces.keys());
-    let found = indices.filter_map(|ifindex| interfaces.get(*ifindex));
-    let advice = found.flat_map(|interface| {
-        warnings(interface)
-            .into_iter()
-            .map(|warning| InterfaceAdvice {
-                interface: interfaces.name(interface.index),
-                message: warning.to_string(),
-            })
-    });
-    advice.collect()
 }
 
 /// A plan that comes of no specification: of groups and of the routes of tenants that there are.
@@ -294,6 +270,10 @@ impl PlanDocument {
                 Forecast::of_plans(egress, parts.plans.iter(), &removed, tenants)?
             }
             None => Forecast::default(),
+        };
+        let interface_warnings = match parts.egress {
+            Some(egress) => Interfaces::read()?.advice(egress.tenants()?.keys()),
+            None => Vec::new(),
         };
         let cpus = u32::try_from(probe::possible_cpus()?).unwrap_or(u32::MAX);
         let memory = parts.limits.memory(cpus);
@@ -336,7 +316,7 @@ impl PlanDocument {
             interfaces_removed: Vec::new(),
             attached: Vec::new(),
             detached: Vec::new(),
-            interface_warnings: Vec::new(),
+            interface_warnings,
             memory_total_bytes: memory.total(),
             memory_bytes: memory,
             warnings: Vec::new(),
