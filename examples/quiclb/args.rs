@@ -68,7 +68,8 @@ pub(crate) enum Verb {
     Run(RunArgs),
     /// Take an instance off its interface
     Detach(DetachArgs),
-    /// Have the interface run this build's program; state and connections stay
+    /// Have the interface run this build's program; state and connections stay. The exit code is 3 if
+    /// what the instance is attached to is gone, and 0 if it is detached
     Upgrade(UpgradeArgs),
     /// Go back to the program before, or to the specification before
     Rollback(RollbackArgs),

@@ -50,10 +50,15 @@ fn report(upgraded: &Upgraded, output: &Output) -> Result<Done, Failure> {
         let (instance, program) = (upgraded.instance_id, upgraded.program.new_program_id);
         failure.although(format!("{instance} runs program {program}"))
     })?;
-    match upgraded.interface {
-        Some(_) => Ok(Done::Well),
-        None => Ok(Done::Partly),
+    match is_lost(upgraded) {
+        false => Ok(Done::Well),
+        true => Ok(Done::Partly),
     }
+}
+
+/// Whether what the instance is attached to is gone. That it is detached is as somebody wanted it.
+fn is_lost(upgraded: &Upgraded) -> bool {
+    upgraded.attached && upgraded.interface.is_none()
 }
 
 fn text(upgraded: &Upgraded) -> String {
@@ -68,8 +73,12 @@ fn text(upgraded: &Upgraded) -> String {
         (_, UpgradeKind::Rollback) => "rolled back",
     };
     let mut text = format!("instance {instance}: {what}\n");
-    if upgraded.interface.is_none() {
-        text.push_str("  RUNS NOWHERE: apply attaches it\n");
+    match is_lost(upgraded) {
+        true => {
+            text.push_str("  RUNS NOWHERE, what it was attached to is gone: apply attaches it\n")
+        }
+        false if upgraded.attached => {}
+        false => text.push_str("  detached: apply attaches it\n"),
     }
     text.push_str(&exchange::program_text(change));
     let interface = upgraded.interface.as_deref();

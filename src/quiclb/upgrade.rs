@@ -39,6 +39,9 @@ pub struct Upgraded {
     /// Which program was exchanged for which; twice the same where this build's runs already.
     #[serde(flatten)]
     pub program: ProgramChange,
+    /// Whether the instance is attached. If so, and no interface runs the program, what it is attached
+    /// to is gone; if not, the program is there for the next attachment.
+    pub attached: bool,
     /// Name of the interface that runs it; none if it is on none.
     pub interface: Option<String>,
     /// Milliseconds that the exchange itself took: packets meet the new program from then on. None if
@@ -289,6 +292,7 @@ impl Writer {
             instance_id: self.instance_id(),
             kind,
             program: ProgramChange::new((old, self.known(old)?), (new, self.known(new)?)),
+            attached: hooks.count() > 0,
             interface: runs.and_then(|hook| hooks.interface(hook)),
             swap_ms: swapped.map(|outcome| outcome.longest.as_secs_f64() * 1_000.0),
             seen: outcome.map_or(unseen, |outcome| outcome.verification.into()),

@@ -78,9 +78,9 @@ fn a_program_of_another_build_is_named_upgraded_and_brought_back() {
         // Detached, it is exchanged for the next attachment.
         quiclb(&["detach", INSTANCE]).exits(0);
         let back = quiclb_json(&["rollback", INSTANCE])
-            .exits(3)
+            .exits(0)
             .valid("upgrade");
-        runs_nowhere(&back);
+        runs_nowhere(&back, false);
         quiclb(&["detach", INSTANCE, "--purge"]).exits(0);
         assert_eq!(
             state(),
@@ -94,7 +94,8 @@ fn a_program_of_another_build_is_named_upgraded_and_brought_back() {
 }
 
 #[track_caller]
-fn runs_nowhere(exchanged: &Value) {
+fn runs_nowhere(exchanged: &Value, attached: bool) {
+    assert_eq!(exchanged["attached"], attached);
     assert_eq!(exchanged["verification"], "detached");
     assert_eq!(exchanged["interface"], Value::Null);
     assert_eq!(exchanged["swap_ms"], Value::Null);
@@ -105,25 +106,27 @@ fn an_upgrade_of_what_runs_nowhere_says_so() {
     isolated("tool::upgrade_nowhere", || {
         let files = Files::new("upgrade-nowhere");
         let spec = older(&files);
-        let nowhere = || {
-            runs_nowhere(
-                &quiclb_json(&["upgrade", INSTANCE])
-                    .exits(3)
-                    .valid("upgrade"),
-            );
-            let text = quiclb(&["upgrade", INSTANCE]).exits(3).stdout;
-            assert!(
-                text.contains("unchanged") && text.contains("RUNS NOWHERE"),
-                "{text}"
-            );
+        // As somebody wanted it, or because what it was attached to is gone.
+        let nowhere = |attached: bool| {
+            let code = if attached { 3 } else { 0 };
+            let upgraded = quiclb_json(&["upgrade", INSTANCE]).exits(code);
+            runs_nowhere(&upgraded.valid("upgrade"), attached);
+            let text = quiclb(&["upgrade", INSTANCE]).exits(code).stdout;
+            let line = match attached {
+                true => "RUNS NOWHERE, what it was attached to is gone: apply attaches it\n",
+                false => "  detached: apply attaches it\n",
+            };
+            assert!(text.contains("unchanged") && text.contains(line), "{text}");
+            assert_eq!(text.contains("RUNS NOWHERE"), attached, "{text}");
         };
         quiclb(&["detach", INSTANCE]).exits(0);
         // Of another build, and then of this one.
-        nowhere();
+        nowhere(false);
         quiclb(&["apply", &spec]).exits(0);
-        quiclb(&["upgrade", INSTANCE]).exits(0);
+        let upgraded = quiclb_json(&["upgrade", INSTANCE]).exits(0);
+        assert_eq!(upgraded.valid("upgrade")["attached"], true);
         ip(&["link", "del", "edge0"]);
-        nowhere();
+        nowhere(true);
     });
 }
 
