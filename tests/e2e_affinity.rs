@@ -411,12 +411,12 @@ fn windows_close_and_slots_become_plain_again_beside_live_flows() {
     e2e::block_on(async {
         let opening = (0..60).map(|n| Connection::open(&world, 1, n));
         let mut connections = whole(all(opening).await);
+        let began = Instant::now();
         let published = operator.apply(&world.network.balancer, &only(&[on, on, on, on, None]));
         let predicted = published["disruption"][0]["slots_open"].as_u64();
         let (open, _) = marks();
         assert_eq!(Some(open), predicted, "{published}");
         assert!(open > 4093 / 5, "a quarter of the slots has another owner");
-        let began = Instant::now();
         while marks().0 > 0 {
             assert!(began.elapsed() < Duration::from_secs(60), "{:?}", marks());
             assert_eq!(ask(&mut connections, DEADLINE, "open").await, []);
