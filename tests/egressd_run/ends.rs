@@ -255,7 +255,7 @@ fn told_to_end_in_the_middle_of_a_publication_it_ends_well_and_soon() {
 }
 
 /// Whether a process has locked the barrier's gate, as who retires does before it waits for others.
-fn is_at_the_barrier(process: u32) -> bool {
+pub(crate) fn is_at_the_barrier(process: u32) -> bool {
     let gate = StateRoot::new(BPFFS).egress().path().join(GATE);
     let gate = std::fs::metadata(gate).expect("a gate").ino();
     let locks = std::fs::read_to_string("/proc/locks").expect("readable");

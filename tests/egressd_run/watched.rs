@@ -6,13 +6,15 @@ use std::time::Duration;
 
 use guideway::control::machine::Trigger;
 use guideway::egress::{Limits, Loader};
+use guideway::group::MemberState;
 use guideway::kernel::statedir::StateRoot;
 use nix::libc;
 use nix::sys::signal::Signal;
 use serde_json::{json, Value};
 
 use crate::daemon::*;
-use crate::netns::{within, BPFFS};
+use crate::ends::is_at_the_barrier;
+use crate::netns::{ip, within, BPFFS};
 use crate::scrape::{get, scraped, series};
 use crate::tool::Ran;
 
@@ -300,6 +302,70 @@ fn a_sweep_that_does_not_come_on_is_seen_by_probes() {
         assert!(lives, "it lives again");
         assert!(within(PATIENCE, || health().0 == 200), "{}", health().1);
         node.has_active(&[0x10, 0x11], &daemon);
+        daemon.stop();
+    });
+}
+
+/// A sweep waits for a writer of routes, and nothing else waits with it: all that changes in the
+/// network is heard of, and what there was no room for is looked up.
+#[test]
+fn changes_are_heard_while_a_sweep_blocks() {
+    on_node("hears", |node| {
+        node.manifest("a.json", shard(0x10));
+        node.manifest("b.json", shard(0x11));
+        let wide = ["--nat64-prefixes=64:ff9b::/96"];
+        node.ready(&wide).stop();
+        let egress = egress();
+        // To retire the class's group takes the barrier, which a writer of routes has.
+        let guard = egress.write_routes(PATIENCE).expect("free");
+        let address = "127.0.0.1:19491";
+        let daemon = node.start(&["--sweep=5s", &format!("--metrics={address}")]);
+        let held = loop {
+            let waits = || is_at_the_barrier(daemon.id());
+            assert!(within(PATIENCE, waits), "{}", daemon.log());
+            let held = Held::of(daemon.id(), "sweep");
+            // It does not wait for long by itself, and may have given up.
+            if waits() {
+                break held;
+            }
+        };
+        let kicks = "guideway_egress_kicks_total{source=\"route\"}";
+        let overruns = "guideway_egress_netlink_overruns_total";
+        let resyncs = "guideway_egress_netlink_resyncs_total";
+        let count = |name: &str| {
+            let (_, body) = get(address, "/metrics").expect("an answer");
+            series(&body, name).expect("a series")
+        };
+        let before = count(kicks);
+        for _ in 0..100 {
+            Node::unroute(0x10);
+            Node::route(0x10);
+        }
+        Node::unroute(0x10);
+        scraped(address, kicks, Some(before + 201.0));
+        assert_eq!(count(overruns), 0.0);
+
+        // More than there is room for, while nobody listens.
+        let deaf = Held::of(daemon.id(), "egressd");
+        let route = |number| format!("route add 2001:db9:{number:x}::/64 dev uplink0\n");
+        let batch = node.path("batch");
+        let routes: String = (0..60_000).map(route).collect();
+        std::fs::write(&batch, routes).expect("written");
+        ip(&["-batch", batch.to_str().expect("text")]);
+        drop(deaf);
+        scraped(address, resyncs, Some(1.0));
+        assert!(count(overruns) >= 1.0);
+        let before = count(kicks);
+        Node::unroute(0x11);
+        scraped(address, kicks, Some(before + 1.0));
+        assert!(is_at_the_barrier(daemon.id()), "it still waits");
+        assert_eq!(Node::members(MemberState::Active), [0x10, 0x11].into());
+
+        drop(guard);
+        drop(held);
+        node.has_active(&[], &daemon);
+        Node::route(0x11);
+        node.has_active(&[0x11], &daemon);
         daemon.stop();
     });
 }

@@ -224,7 +224,6 @@ impl Control {
         self.health.rests();
         self.machine.swept(done.hold);
         self.counting.swept(&done, &self.config.classes);
-        self.counting.network(&self.monitor);
         for line in report::done(&done) {
             self.log.info("step", &line);
         }
@@ -300,6 +299,7 @@ impl Control {
     pub(super) fn hear(&mut self) {
         let time = now();
         let received = self.monitor.receive(BUDGET);
+        self.counting.network(&self.monitor);
         let error = received.as_ref().err().map(ToString::to_string);
         self.log.tried("network", "reports of changes", error);
         match received {
@@ -326,6 +326,7 @@ impl Control {
 
     fn dump(&mut self) {
         let dumped = self.monitor.dump();
+        self.counting.network(&self.monitor);
         let error = dumped.as_ref().err().map(ToString::to_string);
         self.log.tried("network", "view of the network", error);
         match dumped {
