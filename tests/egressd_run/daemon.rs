@@ -246,7 +246,12 @@ pub(crate) fn group() -> Snapshot {
 
 /// The shard that the program sends a packet of an address of tenant 42 to; none if it drops it.
 pub(crate) fn send(host: u16) -> Option<u16> {
-    let frame = frame(&format!("2001:db8:aaaa::{host:x}"), "2001:db8:ffff::1");
+    send_to(host, "2001:db8:ffff::1")
+}
+
+/// The same of a packet to this destination.
+pub(crate) fn send_to(host: u16, destination: &str) -> Option<u16> {
+    let frame = frame(&format!("2001:db8:aaaa::{host:x}"), destination);
     let run = ClassifierRun {
         frame: &frame,
         ifindex: ifindex("tap0"),
