@@ -11,6 +11,15 @@ pub(crate) const SYS_ADMIN: u32 = 21;
 pub(crate) const PERFMON: u32 = 38;
 pub(crate) const BPF: u32 = 39;
 
+/// What all of this takes: before Linux 6.13 verifiers are too strict without the third.
+pub(crate) fn enough() -> Vec<u32> {
+    let mut rights = vec![BPF, NET_ADMIN];
+    if !guideway::kernel::probe::release().at_least(6, 13) {
+        rights.push(PERFMON);
+    }
+    rights
+}
+
 /// Leaves the calling thread with these rights alone.
 pub(crate) fn keep(rights: &[u32]) {
     #[repr(C)]

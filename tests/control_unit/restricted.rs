@@ -7,6 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
+use guideway::kernel::probe;
 use nix::libc::{self, sock_filter};
 use nix::mount::{mount, MsFlags};
 use nix::sched::{unshare, CloneFlags};
@@ -14,7 +15,9 @@ use nix::sched::{unshare, CloneFlags};
 use crate::seccomp;
 use crate::unit::section;
 
-const BITS: [(&str, u32); 2] = [("CAP_NET_ADMIN", 12), ("CAP_BPF", 39)];
+const BITS: [(&str, u32); 3] = [("CAP_NET_ADMIN", 12), ("CAP_BPF", 39), (PERFMON, 38)];
+/// What the unit has to be given on older kernels, as it says.
+pub(crate) const PERFMON: &str = "CAP_PERFMON";
 const FAMILIES: [(&str, i32); 4] = [
     ("AF_UNIX", libc::AF_UNIX),
     ("AF_INET", libc::AF_INET),
@@ -37,7 +40,10 @@ impl Restrictions {
     pub(crate) fn of_unit() -> Result<Self, String> {
         let service = section("Service");
         let value = |key: &str| service[key].join(" ");
-        let capabilities = value("CapabilityBoundingSet");
+        let mut capabilities = value("CapabilityBoundingSet");
+        if !probe::release().at_least(6, 13) {
+            capabilities = format!("{capabilities} {PERFMON}");
+        }
         let bits = capabilities.split(' ').map(|name| {
             let bit = BITS.iter().find(|(of, _)| *of == name);
             1 << bit.expect("a known capability").1

@@ -63,6 +63,31 @@ fn it_grants_what_the_daemon_needs_and_no_more() {
 }
 
 #[test]
+fn what_older_kernels_take_is_told_where_rights_are_given() {
+    let readme = include_str!("../../README.md");
+    for said in [
+        "CAP_BPF and\nCAP_NET_ADMIN, and before Linux 6.13 CAP_PERFMON",
+        "Before Linux 6.13 give it, and the container of the DaemonSet, CAP_PERFMON",
+    ] {
+        assert!(readme.contains(said), "{said}");
+    }
+    let before = |file: &'static str, line: &str| {
+        let (before, _) = file.split_once(line).expect("the rights");
+        before.lines().rev().take(3).collect::<Vec<_>>().join("\n")
+    };
+    let daemon = include_str!("../../examples/egressd/kube/daemonset.yaml");
+    for (told, right) in [
+        (before(FILE, "AmbientCapabilities="), "CAP_PERFMON"),
+        (before(daemon, "add: [BPF, NET_ADMIN]"), "PERFMON"),
+    ] {
+        assert!(
+            told.contains("Linux 6.13") && told.contains(right),
+            "{told}"
+        );
+    }
+}
+
+#[test]
 fn systemd_accepts_it() {
     let name = "control_unit::systemd_accepts_it";
     let directory = tempdir(name);
