@@ -13,5 +13,7 @@ mod namespace;
 mod netns;
 mod news;
 mod rights;
+#[path = "../common/routes.rs"]
+mod routes;
 mod scene;
 mod ways;

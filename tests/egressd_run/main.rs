@@ -7,6 +7,7 @@ mod daemon;
 mod ends;
 mod foreseen;
 mod interfaces;
+mod overrun;
 mod refused;
 mod remedies;
 mod scrape;
@@ -18,6 +19,9 @@ mod watched;
 mod capabilities;
 #[path = "../common/netns.rs"]
 mod netns;
+#[path = "../common/routes.rs"]
+#[allow(dead_code)]
+mod routes;
 #[path = "../common/tool.rs"]
 mod tool;
 #[path = "../common/udp6.rs"]
