@@ -12,7 +12,7 @@ use serde_json::{json, Value};
 use crate::cluster::{Answer, Cluster, Verb};
 use crate::daemon::*;
 use crate::netns::within;
-use crate::scrape::{get, scraped, series};
+use crate::scrape::{get, scraped, series, sweep};
 use crate::tool::{assert_current, Ran};
 
 const SOURCE: &str = "--source=kube:galactic";
@@ -20,8 +20,6 @@ const SOURCE: &str = "--source=kube:galactic";
 const ADDRESS: &str = "127.0.0.1:19490";
 const METRICS: &str = "--metrics=127.0.0.1:19490";
 const SYNCED: &str = "guideway_egress_shard_watch_synced";
-/// Sweeps because of a signal.
-const SWEPT: &str = "guideway_egress_sweeps_total{trigger=\"command\"}";
 const UNAVAILABLE: &str =
     "guideway_egress_source_errors_total{source=\"kube\",reason=\"unavailable\"}";
 /// A server that is back is asked within 30 s, and every test here lets it go for a while.
@@ -140,8 +138,7 @@ fn groups_follow_the_cluster_and_stand_while_it_is_away() {
         // Nobody can tell it of this.
         cluster.delete("s10");
         put(cluster, shard(0x13));
-        daemon.signal(Signal::SIGHUP);
-        scraped(ADDRESS, SWEPT, Some(1.0));
+        sweep(ADDRESS, &daemon);
         assert_eq!(Node::members(MemberState::Active), [0x10, 0x11].into());
 
         cluster.listen();

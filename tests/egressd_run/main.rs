@@ -7,6 +7,7 @@ mod daemon;
 mod ends;
 mod foreseen;
 mod interfaces;
+mod liveness;
 mod overrun;
 mod refused;
 mod remedies;

@@ -5,7 +5,10 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use crate::daemon::PATIENCE;
+use guideway::control::machine::Trigger;
+use nix::sys::signal::Signal;
+
+use crate::daemon::{Daemon, PATIENCE};
 use crate::netns::within;
 
 /// The status and the body of an answer.
@@ -39,4 +42,24 @@ pub(crate) fn scraped(address: &str, name: &str, wanted: Option<f64>) {
     let last = || get(address, "/metrics").map(|(_, body)| series(&body, name));
     let is_so = within(PATIENCE, || last() == Some(wanted));
     assert!(is_so, "{name}: {:?}, not {wanted:?}", last());
+}
+
+/// How often the daemon has swept, for whatever reason.
+pub(crate) fn sweeps(address: &str) -> f64 {
+    let (_, body) = get(address, "/metrics").expect("an answer");
+    let name = |trigger| format!("guideway_egress_sweeps_total{{trigger=\"{trigger}\"}}");
+    let counts = Trigger::ALL.map(|trigger| series(&body, &name(trigger)));
+    counts.into_iter().flatten().sum()
+}
+
+/// Has the daemon sweep, and waits until one is over that began after this was called.
+#[track_caller]
+pub(crate) fn sweep(address: &str, daemon: &Daemon) {
+    // The first one that ends may have begun before.
+    for _ in 0..2 {
+        let before = sweeps(address);
+        daemon.signal(Signal::SIGHUP);
+        let swept = within(PATIENCE, || sweeps(address) > before);
+        assert!(swept, "{}", daemon.log());
+    }
 }

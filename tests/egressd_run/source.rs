@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::daemon::*;
 use crate::netns::within;
-use crate::scrape::{get, scraped, series};
+use crate::scrape::{get, scraped, series, sweeps};
 use crate::tool::Ran;
 
 /// Whether the daemon says that it holds a current list.
@@ -222,14 +222,9 @@ fn ordered_mode_needs_no_list() {
         // Nobody misses it: neither who reads the log nor who is alerted.
         let watch = "guideway_egress_sweep_errors_total{stage=\"watch\"}";
         scraped(address, watch, Some(0.0));
-        let sweeps = || -> f64 {
-            let (_, body) = get(address, "/metrics").expect("an answer");
-            let name = |trigger| format!("guideway_egress_sweeps_total{{trigger={trigger:?}}}");
-            let counts = ["timer", "route"].map(|trigger| series(&body, &name(trigger)));
-            counts.into_iter().flatten().sum()
-        };
         // The last one is counted after packets see what it did.
-        assert!(within(PATIENCE, || sweeps() >= 3.0), "{}", daemon.log());
+        let swept = || sweeps(address) >= 3.0;
+        assert!(within(PATIENCE, swept), "{}", daemon.log());
         let problems = daemon.messages("problem");
         let unreached = format!("shard {} is not reached: no route", sid(0x10));
         assert!(

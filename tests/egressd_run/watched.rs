@@ -4,7 +4,6 @@
 use std::os::unix::net::UnixDatagram;
 use std::time::Duration;
 
-use guideway::control::machine::Trigger;
 use guideway::egress::{Limits, Loader};
 use guideway::group::MemberState;
 use guideway::kernel::statedir::StateRoot;
@@ -15,7 +14,7 @@ use serde_json::{json, Value};
 use crate::daemon::*;
 use crate::ends::is_at_the_barrier;
 use crate::netns::{ip, within, BPFFS};
-use crate::scrape::{get, scraped, series};
+use crate::scrape::{get, scraped, series, sweeps};
 use crate::tool::Ran;
 
 /// What `status` says, whatever its exit code is.
@@ -408,17 +407,11 @@ fn what_waits_for_others_is_told_once_and_leaves_the_rest_for_later() {
         let address = "127.0.0.1:19487";
         let daemon = node.start(&[&format!("--metrics={address}")]);
         daemon.tells("problem", "step failed: ");
-        let sweeps = || -> f64 {
-            let (_, body) = get(address, "/metrics").expect("an answer");
-            let name = |trigger| format!("guideway_egress_sweeps_total{{trigger=\"{trigger}\"}}");
-            let counts = Trigger::ALL.map(|trigger| series(&body, &name(trigger)));
-            counts.into_iter().flatten().sum()
-        };
         // A sweep is counted before it is told of: the last of them may be silent still.
         for _ in 1..=3 {
-            let before = sweeps();
+            let before = sweeps(address);
             daemon.signal(Signal::SIGHUP);
-            let swept = within(PATIENCE, || sweeps() > before);
+            let swept = within(PATIENCE, || sweeps(address) > before);
             assert!(swept, "{}", daemon.log());
         }
         let mut problems = daemon.messages("problem");
