@@ -271,16 +271,22 @@ fn capacity(plan: &PlanDocument, text: &mut String) {
     text.push_str("\ncapacity\n");
     let mut table = Table::new(2, &["", "used", "limit", ""], &[1, 2]);
     let fraction = |used: u64, limit: u64| bar(used as f64 / limit.max(1) as f64);
-    let uses = match &capacity.card {
-        Some(card) => card.tables().to_vec(),
-        None => vec![
-            ("services", capacity.services),
-            ("backends", capacity.backends),
-            ("interfaces of backends", capacity.targets),
-            ("server IDs", capacity.server_ids),
-            ("crypto contexts", capacity.crypto_contexts),
-            ("cells", capacity.cells),
-        ],
+    let flows = ("flows", capacity.flows);
+    let (uses, entries, memory) = match &capacity.card {
+        // It has its own memory.
+        Some(card) => (card.tables().to_vec(), vec![flows], None),
+        None => (
+            vec![
+                ("services", capacity.services),
+                ("backends", capacity.backends),
+                ("interfaces of backends", capacity.targets),
+                ("server IDs", capacity.server_ids),
+                ("crypto contexts", capacity.crypto_contexts),
+                ("cells", capacity.cells),
+            ],
+            vec![flows, ("connection IDs", capacity.cids)],
+            Some(capacity.memory_bytes),
+        ),
     };
     for (name, what) in uses {
         table.row([
@@ -289,10 +295,6 @@ fn capacity(plan: &PlanDocument, text: &mut String) {
             &what.limit,
             &fraction(what.used, what.limit),
         ]);
-    }
-    let mut entries = vec![("flows", capacity.flows)];
-    if capacity.card.is_none() {
-        entries.push(("connection IDs", capacity.cids));
     }
     for (name, what) in entries {
         let used = format!("{} now, {} then", what.used, what.predicted);
@@ -303,22 +305,20 @@ fn capacity(plan: &PlanDocument, text: &mut String) {
             &fraction(what.predicted, what.limit),
         ]);
     }
-    if capacity.card.is_some() {
-        // It has its own memory.
-        table.write(text);
-        return;
+    if let Some(memory) = memory {
+        let used = memory.both_generations + memory.affinity;
+        table.row([
+            &"bytes",
+            &used,
+            &memory.limit,
+            &fraction(used, memory.limit),
+        ]);
     }
-    let memory = capacity.memory_bytes;
-    let used = memory.both_generations + memory.affinity;
-    table.row([
-        &"bytes",
-        &used,
-        &memory.limit,
-        &fraction(used, memory.limit),
-    ]);
     table.write(text);
-    text.push_str(&format!(
-        "  of these bytes {} for the generation, {} with the one before, {} for flow state\n",
-        memory.generation, memory.both_generations, memory.affinity,
-    ));
+    if let Some(memory) = memory {
+        text.push_str(&format!(
+            "  of these bytes {} for the generation, {} with the one before, {} for flow state\n",
+            memory.generation, memory.both_generations, memory.affinity,
+        ));
+    }
 }
