@@ -13,7 +13,8 @@ use serde_json::{json, Value};
 
 use crate::daemon::*;
 use crate::ends::is_at_the_barrier;
-use crate::netns::{ip, within, BPFFS};
+use crate::netns::{within, BPFFS};
+use crate::routes::Flood;
 use crate::scrape::{get, scraped, series, sweeps};
 use crate::tool::Ran;
 
@@ -346,11 +347,10 @@ fn changes_are_heard_while_a_sweep_blocks() {
 
         // More than there is room for, while nobody listens.
         let deaf = Held::of(daemon.id(), "egressd");
-        let route = |number| format!("route add 2001:db9:{number:x}::/64 dev uplink0\n");
-        let batch = node.path("batch");
-        let routes: String = (0..60_000).map(route).collect();
-        std::fs::write(&batch, routes).expect("written");
-        ip(&["-batch", batch.to_str().expect("text")]);
+        let flood = Flood::new("tap1");
+        for number in (0..60_000).step_by(500) {
+            flood.routes(libc::RTM_NEWROUTE, number..number + 500);
+        }
         drop(deaf);
         scraped(address, resyncs, Some(1.0));
         assert!(count(overruns) >= 1.0);
