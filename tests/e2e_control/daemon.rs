@@ -97,14 +97,9 @@ fn nobody_notices_that_the_daemon_is_gone() {
         world.until_said("ready");
         assert_eq!(world.group(Class::Nat66), before, "nothing was published");
         undisturbed(&mut connections, 0);
+        answered(&stream.stop());
         world.ip(&format!("route del {}", route(1)));
         world.until_active(&[2, 3], Instant::now());
-        let answers = stream.stop();
-        assert!(
-            answers.len() >= 50,
-            "{} questions tell nothing",
-            answers.len()
-        );
         undisturbed(&mut connections, 1);
     });
 }

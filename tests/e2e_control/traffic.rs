@@ -237,6 +237,9 @@ pub(crate) fn connect(tenants: &[Namespace], fresh: &Fresh, count: usize) -> Vec
     std::iter::repeat_with(one).take(count).collect()
 }
 
+/// Fewer questions of a stream would tell nothing.
+const ENOUGH: usize = 50;
+
 /// Questions from new addresses that go on until it is told to stop.
 pub(crate) struct Stream {
     stop: Arc<AtomicBool>,
@@ -250,7 +253,7 @@ impl Stream {
         let stopped = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {
             let mut answers = Vec::new();
-            while !stopped.load(Ordering::Relaxed) {
+            while answers.len() < ENOUGH || !stopped.load(Ordering::Relaxed) {
                 let at = Instant::now();
                 answers.push((at, spread(&tenants, &fresh, to, 1)[0]));
                 std::thread::sleep(Duration::from_millis(2));
@@ -260,7 +263,7 @@ impl Stream {
         Self { stop, thread }
     }
 
-    /// Stops it; what came of each question, and when it was asked.
+    /// Stops it when it has asked enough; what came of each question, and when it was asked.
     pub(crate) fn stop(self) -> Vec<(Instant, Answer)> {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join().expect("no panic")

@@ -38,11 +38,6 @@ pub(crate) fn answered(answers: &[(Instant, Answer)]) {
         "questions {silent:?} of {}",
         answers.len()
     );
-    assert!(
-        answers.len() >= 50,
-        "{} questions tell nothing",
-        answers.len()
-    );
 }
 
 #[test]
