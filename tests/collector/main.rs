@@ -2,6 +2,8 @@
 //! The collector on live instances: what it sweeps, whom it admits, what it publishes by itself.
 
 mod backends;
+#[path = "../common/cpus.rs"]
+mod cpus;
 mod flooded;
 mod forgotten;
 mod harness;

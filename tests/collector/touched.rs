@@ -12,6 +12,7 @@ use guideway::kernel::typed::Hash;
 use guideway::quiclb::{Collector, Options, QuicLb, Spec, Writer};
 use serde_json::json;
 
+use crate::cpus::stay_on;
 use crate::harness::*;
 use crate::netns::isolated;
 
@@ -32,15 +33,6 @@ fn tracked() -> Spec {
     document["tracking"] = json!("all");
     document["flow_idle"] = json!("1s");
     spec(&[document])
-}
-
-/// Keeps this thread on one of two CPUs; on the only one where there is no other.
-fn stay_on(which: usize) {
-    let this = nix::unistd::Pid::from_raw(0);
-    let mut cpu = nix::sched::CpuSet::new();
-    cpu.set(which).expect("a CPU");
-    // Whoever may not use that one runs wherever the kernel likes.
-    let _ = nix::sched::sched_setaffinity(this, &cpu);
 }
 
 /// Connections that the table sends to one backend and whose entries say another.

@@ -9,6 +9,7 @@ use guideway::reason::{Reason, Rule};
 use serde_json::json;
 
 use crate::build::*;
+use crate::cpus::stay_here;
 use crate::generations::{document, LONGEST, NOBODY, READY};
 use crate::machine::{Machine, EDGE};
 use crate::netns::{self, isolated};
@@ -203,13 +204,6 @@ fn a_plain_hit_and_somebody_elses_packet_are_not_reported() {
         let kind = EventKind::GW_EVENT_UNKNOWN_SERVER_ID;
         assert_eq!(machine.bucket(kind), [0, 0, 0]);
     });
-}
-
-/// Stays on one CPU: a bucket is one CPU's.
-fn stay_here() {
-    let mut cpus = nix::sched::CpuSet::new();
-    cpus.set(0).unwrap();
-    nix::sched::sched_setaffinity(nix::unistd::Pid::from_raw(0), &cpus).unwrap();
 }
 
 #[test]

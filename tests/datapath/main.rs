@@ -7,6 +7,8 @@
 #[path = "../flow_parse/build.rs"]
 mod build;
 mod contradictions;
+#[path = "../common/cpus.rs"]
+mod cpus;
 mod events;
 mod generations;
 mod machine;

@@ -6,10 +6,10 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use bytemuck::Zeroable;
 use guideway::abi;
 
+use crate::cpus::stay_here;
 use crate::frames::*;
 use crate::machine::*;
 use crate::netns::{isolated, within};
-use crate::one_processor;
 
 const LINK_MTU: u32 = 1400;
 
@@ -380,7 +380,7 @@ fn blocked_destinations_and_empty_groups_are_unreachable() {
 #[test]
 fn answers_are_limited() {
     isolated("egress::answers::limit", || {
-        one_processor();
+        stay_here();
         let machine = machine();
         machine.configure_answers(1, 5);
         let frame = v6(UDP, &ports(1000, 53, 1400));

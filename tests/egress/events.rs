@@ -9,10 +9,10 @@ use guideway::abi::{self, EgressEventKind as K};
 use guideway::kernel::map::Update;
 use guideway::kernel::ring::Ring;
 
+use crate::cpus::stay_here;
 use crate::frames::*;
 use crate::machine::*;
 use crate::netns::{isolated, within};
-use crate::one_processor;
 
 const SOURCE6: &str = "2001:db8:aaaa::7";
 const SOURCE4: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 7);
@@ -30,7 +30,7 @@ fn v4(bytes: usize) -> Vec<u8> {
 
 /// A machine that tells so much, and the reader of its events.
 fn machine(rate: u32, burst: u32) -> (Machine, Ring<abi::EgressEvent>) {
-    one_processor();
+    stay_here();
     let mut machine = Machine::with(&[("gw_pins", 16), ("gw_eg_events", 4096)]);
     let ring = Ring::new(machine.take_map("gw_eg_events")).expect("a ring");
     configure(&machine, rate, burst);

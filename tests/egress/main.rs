@@ -5,7 +5,8 @@ mod answers;
 #[path = "../differential/random.rs"]
 #[allow(dead_code)]
 mod chance;
-
+#[path = "../common/cpus.rs"]
+mod cpus;
 mod events;
 #[allow(dead_code)]
 mod frames;
@@ -23,12 +24,3 @@ mod races;
 mod random;
 mod reference;
 mod worlds;
-
-/// Keeps the calling thread on the processor that it is on: limits are of each.
-fn one_processor() {
-    use nix::sched::{sched_getcpu, sched_setaffinity, CpuSet};
-    let mut here = CpuSet::new();
-    let cpu = sched_getcpu().expect("a processor");
-    here.set(cpu).expect("a processor");
-    sched_setaffinity(nix::unistd::Pid::from_raw(0), &here).expect("pinned to it");
-}

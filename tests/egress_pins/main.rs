@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Pins on the kernel: what packets make of them, and what removes them.
 
+#[path = "../common/cpus.rs"]
+mod cpus;
 #[path = "../egress/frames.rs"]
 #[allow(dead_code)]
 mod frames;

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use guideway::abi;
 
+use crate::cpus::stay_on;
 use crate::machine::*;
 use crate::netns::isolated;
 use crate::scene::*;
@@ -33,7 +34,7 @@ impl Meeting {
         let (mut spins, started) = (0_u32, Instant::now());
         while (self.arrived.load(Ordering::Acquire).wrapping_sub(both) as i32) < 0 {
             spins += 1;
-            // Where there is one CPU the other has to be let on.
+            // Somebody else may be on the other's CPU.
             if spins % 2048 == 0 {
                 thread::yield_now();
                 assert!(started.elapsed() < PATIENCE, "the other has failed");
@@ -52,7 +53,7 @@ fn sent(machine: &Machine, number: u32) -> (i32, Vec<u8>) {
     )
 }
 
-/// Lets two threads send a packet of the same address at once, of another one in each round, which
+/// Lets two CPUs send a packet of the same address at once, of another one in each round, which
 /// `prepare` comes before. Until there were `ENOUGH` of what `coincidences` counts; how many rounds.
 fn together(machine: &Machine, prepare: impl Fn(u32), coincidences: impl Fn() -> u64) -> u32 {
     let (meeting, done) = (Meeting::default(), AtomicBool::new(false));
@@ -64,6 +65,7 @@ fn together(machine: &Machine, prepare: impl Fn(u32), coincidences: impl Fn() ->
     };
     thread::scope(|scope| {
         let other = scope.spawn(|| {
+            stay_on(1);
             let mut all = Vec::new();
             for number in 0.. {
                 meeting.wait();
@@ -74,6 +76,7 @@ fn together(machine: &Machine, prepare: impl Fn(u32), coincidences: impl Fn() ->
             }
             all
         });
+        stay_on(0);
         let mut all = Vec::new();
         for number in 0..ROUNDS {
             if number % PART == 0 && coincidences() >= ENOUGH {

@@ -8,9 +8,10 @@ use guideway::abi::{self, BindOperation, BindResult};
 use guideway::kernel::routine::{Options, Routine, Source};
 use guideway::kernel::typed::Array;
 
+use crate::cpus::stay_on;
 use crate::machine::*;
 use crate::netns::isolated;
-use crate::touch::{pin, service};
+use crate::touch::service;
 
 const ENTRIES: u32 = 200;
 const LIVE: u32 = abi::BindingState::GW_BINDING_LIVE.0;
@@ -121,7 +122,7 @@ fn what_is_registered_anew_is_not_deleted_for_what_it_was() {
         let (mut exchanged, mut deleted) = (0_u64, 0_u64);
         std::thread::scope(|scope| {
             let sweeper = scope.spawn(|| {
-                pin(0);
+                stay_on(0);
                 let mut deleted = 0;
                 while !end.load(Ordering::Relaxed) {
                     machine.prepare();
@@ -134,7 +135,7 @@ fn what_is_registered_anew_is_not_deleted_for_what_it_was() {
                 }
                 deleted
             });
-            pin(1);
+            stay_on(1);
             let started = Instant::now();
             let mut lost = 0;
             let mut number = 0;

@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use guideway::kernel::map::Map;
 
+use crate::cpus::stay_on;
 use crate::machine::*;
 use crate::netns::isolated;
-use crate::touch::{flows, pin, service, End, Touch, Toucher, INSERT};
+use crate::touch::{flows, service, End, Touch, Toucher, INSERT};
 
 const MILLION: u32 = 1_000_000;
 /// The service whose flows stay.
@@ -23,7 +24,7 @@ fn while_others_come(machine: &Machine, table: u32, work: impl FnOnce()) -> u64 
     let end = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let coming = scope.spawn(|| {
-            pin(0);
+            stay_on(0);
             let mut touch = Touch {
                 flows: table,
                 times: 10_000,
@@ -39,7 +40,7 @@ fn while_others_come(machine: &Machine, table: u32, work: impl FnOnce()) -> u64 
             touch.inserted
         });
         let _end = End(&end);
-        pin(1);
+        stay_on(1);
         work();
         end.store(true, Ordering::Relaxed);
         coming.join().expect("newcomers")

@@ -11,10 +11,11 @@ use guideway::abi;
 use guideway::kernel::map::Map;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
+use crate::cpus::stay_on;
 use crate::machine::*;
 use crate::netns::isolated;
 use crate::programs::{call, Programs, Use};
-use crate::touch::{flows, pin, service};
+use crate::touch::{flows, service};
 
 /// Entries that stay, as many that a pass deletes, and room for what comes during it.
 const STAY: u32 = 50_000;
@@ -123,7 +124,7 @@ fn a_pass_sees_each_entry_once_while_its_own_cpu_uses_what_it_deletes() {
         fill(machine.flows.map(), &stay);
         let go = flows(&service(STRANGER), GO);
         let interrupts = Interrupts::new(machine.flows.map());
-        pin(0);
+        stay_on(0);
         let (mut used, mut deleted) = (0, 0);
         let mut wrong = Vec::new();
         for pass in 0..PASSES {

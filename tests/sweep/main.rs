@@ -4,6 +4,8 @@
 mod bind;
 mod busy;
 mod churn;
+#[path = "../common/cpus.rs"]
+mod cpus;
 mod interrupted;
 mod machine;
 #[path = "../common/netns.rs"]

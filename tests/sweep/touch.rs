@@ -3,7 +3,6 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use bytemuck::Zeroable;
@@ -12,6 +11,7 @@ use guideway::kernel::clock::monotonic_ns;
 use guideway::kernel::map::Map;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
+use crate::cpus::stay_on;
 use crate::machine::*;
 use crate::netns::isolated;
 use crate::programs::{call, Programs, Use};
@@ -143,22 +143,6 @@ pub(crate) fn service(id: u32) -> Service {
     }
 }
 
-/// Stays on one of the processors that this process may use.
-pub(crate) fn pin(number: usize) {
-    static CPUS: OnceLock<Vec<usize>> = OnceLock::new();
-    let this = nix::unistd::Pid::from_raw(0);
-    // Asked before any thread is pinned.
-    let cpus = CPUS.get_or_init(|| {
-        let allowed = nix::sched::sched_getaffinity(this).expect("ours");
-        (0..nix::sched::CpuSet::count())
-            .filter(|&cpu| allowed.is_set(cpu).unwrap_or(false))
-            .collect()
-    });
-    let mut set = nix::sched::CpuSet::new();
-    set.set(cpus[number % cpus.len()]).expect("a processor");
-    nix::sched::sched_setaffinity(this, &set).expect("ours to use");
-}
-
 /// Ends a thread that goes by it, also when its test fails.
 pub(crate) struct End<'a>(pub(crate) &'a AtomicBool);
 
@@ -184,13 +168,13 @@ fn race(mut touch: Touch, time: Duration, pause: Duration) -> (Touch, abi::Sweep
     let mut counts = abi::SweepCounts::zeroed();
     std::thread::scope(|scope| {
         let touching = scope.spawn(|| {
-            pin(0);
+            stay_on(0);
             while !end.load(Ordering::Relaxed) {
                 toucher.touch(&mut touch);
             }
         });
         let _end = End(&end);
-        pin(1);
+        stay_on(1);
         let started = Instant::now();
         while started.elapsed() < time {
             let found = machine.sweep(monotonic_ns()).services[0].flows;

@@ -8,38 +8,20 @@ use guideway::kernel::map::Update;
 use guideway::kernel::program::Program;
 use guideway::kernel::run::Run;
 use guideway::reason::Rule;
-use nix::sched::{sched_getaffinity, sched_setaffinity, CpuSet};
-use nix::unistd::Pid;
 
 use super::case::*;
 use super::world::*;
 use crate::build::*;
+use crate::cpus::stay_on;
 use crate::netns::isolated;
 
 const ROUNDS: u16 = 2000;
 
-/// Two CPUs that this process may use; the same one twice where there is only one.
-pub(super) fn two_cpus() -> [CpuSet; 2] {
-    let allowed = sched_getaffinity(Pid::from_raw(0)).unwrap();
-    let mut cpus = (0..CpuSet::count()).filter(|cpu| allowed.is_set(*cpu).unwrap());
-    let first = cpus.next().unwrap();
-    [first, cpus.next().unwrap_or(first)].map(|cpu| {
-        let mut one = CpuSet::new();
-        one.set(cpu).unwrap();
-        one
-    })
-}
-
-/// Keeps this thread there.
-pub(super) fn stay_on(cpu: &CpuSet) {
-    sched_setaffinity(Pid::from_raw(0), cpu).unwrap();
-}
-
 /// Runs each frame on both CPUs at the same time, and gives where the two went.
 fn at_once(program: &Program, frames: &[Vec<u8>]) -> Vec<[[u8; 6]; 2]> {
     let barrier = Barrier::new(2);
-    let one = |cpu: CpuSet| {
-        stay_on(&cpu);
+    let one = |cpu| {
+        stay_on(cpu);
         let run = |frame| {
             barrier.wait();
             let ran = Run::new(frame).run(program).unwrap();
@@ -50,11 +32,10 @@ fn at_once(program: &Program, frames: &[Vec<u8>]) -> Vec<[[u8; 6]; 2]> {
             .map(|frame| run(frame))
             .collect::<Vec<[u8; 6]>>()
     };
-    let [this, that] = two_cpus();
     let (one, other) = std::thread::scope(|scope| {
-        let other = scope.spawn(|| one(that));
+        let other = scope.spawn(|| one(1));
         (
-            scope.spawn(|| one(this)).join().unwrap(),
+            scope.spawn(|| one(0)).join().unwrap(),
             other.join().unwrap(),
         )
     });

@@ -10,8 +10,8 @@ use guideway::kernel::run::Run;
 use guideway::reason::Rule;
 
 use super::case::*;
-use super::races::{stay_on, two_cpus};
 use super::world::*;
+use crate::cpus::stay_on;
 use crate::machine::Machine;
 use crate::netns::isolated;
 use crate::programs::{call_with, Programs, Use};
@@ -56,17 +56,16 @@ fn a_reused_entry_is_not_taken_for_its_predecessor() {
         let (other, program) = (load(&world.machine), world.machine.program());
         let stats = world.stats("tcp");
         let count = |counter: abi::Counter| world.machine.service(stats).2[counter.0 as usize];
-        let [this, that] = two_cpus();
         let done = AtomicBool::new(false);
         let millions = std::thread::scope(|scope| {
             let reusing = scope.spawn(|| {
-                stay_on(&that);
+                stay_on(1);
                 while !done.load(Ordering::Relaxed) {
                     assert_eq!(call_with(&other, &mut what), 1);
                 }
             });
             let packets = scope.spawn(|| {
-                stay_on(&this);
+                stay_on(0);
                 let mut millions = 0;
                 while millions < LEAST || millions < MOST && count(TAG_MISMATCH) == 0 {
                     let packets = Run {

@@ -9,8 +9,8 @@ use guideway::affinity::Origin;
 use guideway::kernel::run::Run;
 
 use super::case::*;
-use super::races::{stay_on, two_cpus};
 use super::world::*;
+use crate::cpus::stay_on;
 use crate::machine::Machine;
 use crate::netns::isolated;
 use crate::programs::{call_with, Programs, Use};
@@ -61,17 +61,16 @@ fn a_flow_that_teaches_nothing_loses_no_place() {
         let stats = what.stats;
         let frame = datagram(445, &short(&[0xa1; 8]));
         let (unsettle, program) = (load(&world.machine), world.machine.program());
-        let [this, that] = two_cpus();
         let done = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let unsettling = scope.spawn(|| {
-                stay_on(&that);
+                stay_on(1);
                 while !done.load(Ordering::Relaxed) {
                     assert!(run(&unsettle, &mut what));
                 }
             });
             let packets = scope.spawn(|| {
-                stay_on(&this);
+                stay_on(0);
                 for _ in 0..20 {
                     let packets = Run {
                         repeat: 100_000,
