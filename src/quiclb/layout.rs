@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::error::InstanceError;
 use super::hardware::refuse_card;
 use super::instance::{shapes, QuicLb, Writer, PATIENCE, PROGRAM};
+use super::loader::draw_seed;
 use super::status::Abi;
 use super::upgrade::{UpgradeError, Upgraded};
 use crate::kernel::exchange::{self, ask, Aborted, Pins, ProgramPins, Role, Step};
@@ -88,6 +89,7 @@ pub fn upgrade_observed(
     ask(&mut observer, Step::Prepare)?;
     add_maps(&lock)?;
     let mut writer = Writer::new(QuicLb::open_prepared(dir)?, lock)?;
+    draw_seed(&writer.maps)?;
     let mut upgraded = writer.upgrade_observed(patience, &mut observer)?;
     ask(&mut observer, Step::Adopt)?;
     adopt(&writer)?;
@@ -102,23 +104,23 @@ pub(super) fn add_maps(lock: &StateDirLock) -> Result<(), InstanceError> {
     let dir = lock.dir();
     let shapes = shapes(dir)?;
     for replaced in &REPLACED {
-        let value = (replaced.convert)(&older_value(dir, replaced)?);
         let Some(shape) = shapes.get(replaced.to) else {
             continue;
         };
-        // Made anew, as one that an interrupted upgrade left may be older than what it was made of;
-        // where a program uses that already, the two say the same.
-        let map = match dir.map(&shapes, replaced.to) {
-            Ok(map) => map,
-            Err(error) if error.is_not_found() => {
-                let map = Map::create(shape, None)?;
-                map.update(&FIRST, &value, Update::Any)?;
-                map.pin(&dir.pin(Section::Maps, replaced.to))?;
-                continue;
-            }
+        let older = older_value(dir, replaced)?;
+        let (map, is_new) = match dir.map(&shapes, replaced.to) {
+            Ok(map) => (map, false),
+            Err(error) if error.is_not_found() => (Map::create(shape, None)?, true),
             Err(error) => return Err(error.into()),
         };
-        map.update(&FIRST, &value, Update::Any)?;
+        // Written anew, as one that an interrupted upgrade left may be older than what it was made of;
+        // where a program uses that already, the two say the same.
+        if let Some(older) = older {
+            map.update(&FIRST, &(replaced.convert)(&older), Update::Any)?;
+        }
+        if is_new {
+            map.pin(&dir.pin(Section::Maps, replaced.to))?;
+        }
     }
     Ok(())
 }
@@ -126,9 +128,13 @@ pub(super) fn add_maps(lock: &StateDirLock) -> Result<(), InstanceError> {
 /// The key of the only element.
 const FIRST: [u8; 4] = 0_u32.to_ne_bytes();
 
-fn older_value(dir: &StateDir, replaced: &Replaced) -> Result<Vec<u8>, InstanceError> {
+/// None if the map is lost: then what it held begins anew.
+fn older_value(dir: &StateDir, replaced: &Replaced) -> Result<Option<Vec<u8>>, InstanceError> {
     let path = dir.pin(Section::Maps, replaced.from);
-    let map = Map::open_any(&path)?;
+    let map = match Map::open_any(&path) {
+        Err(error) if error.is_not_found() => return Ok(None),
+        opened => opened?,
+    };
     if map.shape().key_size != 4 || map.value_bytes() != replaced.bytes {
         return Err(InstanceError::State(StateError::Corrupt {
             path: path.display().to_string(),
@@ -142,7 +148,7 @@ fn older_value(dir: &StateDir, replaced: &Replaced) -> Result<Vec<u8>, InstanceE
     }
     let mut value = vec![0; replaced.bytes];
     map.lookup(&FIRST, &mut value)?;
-    Ok(value)
+    Ok(Some(value))
 }
 
 /// Gives the state this build's version, whose program runs by now, and removes what only older

@@ -231,7 +231,7 @@ pub(super) fn build_with(keys: bool) -> Build {
 }
 
 /// Draws the secret of the tags of connection IDs, unless there is one.
-fn draw_seed(maps: &Maps) -> Result<(), InstanceError> {
+pub(super) fn draw_seed(maps: &Maps) -> Result<(), InstanceError> {
     let mut collection = maps.collection.get(0)?;
     if collection.cid_seed == 0 {
         collection.cid_seed = random::word()?.max(1);

@@ -212,3 +212,21 @@ fn an_older_map_that_is_another_one_changes_nothing() {
         assert!(Path::new(&running_pin()).exists());
     });
 }
+
+/// What the map held begins anew: that is no reason to have no way on.
+#[test]
+fn without_the_older_map_the_state_is_migrated_all_the_same() {
+    isolated("exchange::layout_lost", || {
+        let balancer = Balancer::new(Way::Link(Mode::Native));
+        let balancer = balancer.reopened(|source, sink| {
+            make_older();
+            std::fs::remove_file(map(OLDER_MAP)).expect("removed");
+            source.send_all(sink, 1);
+            quiclb::upgrade(&dir()).expect("upgraded");
+            source.send_all(sink, 1);
+        });
+        assert_eq!(balancer.sink.total(), balancer.source.sent());
+        assert_ne!(collection().cid_seed, 0);
+        is_of_this_layout(flows());
+    });
+}
