@@ -26,7 +26,7 @@ pub(crate) fn seen_text(seen: &Seen) -> String {
     match seen.verification {
         SeenHow::Counted => {
             let packets = seen.packets;
-            format!("  verified: {packets} packets counted, the first within {waited:.1} ms\n")
+            format!("  verified: packets counted: {packets}, the first within {waited:.1} ms\n")
         }
         SeenHow::Idle => format!("  no packet came within {waited:.0} ms: it runs, untried\n"),
         SeenHow::Detached => "  on no interface: it runs with the next attachment\n".to_owned(),
