@@ -52,7 +52,10 @@ fn with(
 fn text(upgraded: &Upgraded) -> String {
     let mut text = match (upgraded.done, upgraded.seen.verification, upgraded.kind) {
         (false, ..) => "NOT ON ALL INTERFACES: the same again goes on, rollback returns\n",
-        (_, SeenHow::Unchanged, _) => "unchanged: it runs this build's program\n",
+        _ if upgraded.cancelled => "rolled back: the upgrade that was interrupted is undone\n",
+        (_, SeenHow::Unchanged, UpgradeKind::Upgrade) => {
+            "unchanged: it runs this build's program\n"
+        }
         (_, _, UpgradeKind::Upgrade) => "upgraded\n",
         (_, _, UpgradeKind::Rollback) => "rolled back\n",
     }

@@ -65,7 +65,8 @@ fn text(upgraded: &Upgraded) -> String {
     let instance = upgraded.instance_id;
     let change = &upgraded.program;
     let what = match (upgraded.seen.verification, upgraded.kind) {
-        (SeenHow::Unchanged, _) => "unchanged: it runs this build's program",
+        _ if upgraded.cancelled => "rolled back: the upgrade that was interrupted is undone",
+        (SeenHow::Unchanged, UpgradeKind::Upgrade) => "unchanged: it runs this build's program",
         _ if change.old_program_id == change.new_program_id => {
             "unchanged: it has this build's program"
         }

@@ -336,7 +336,9 @@ impl Egress {
 impl Writer {
     /// Attaches the program to the ingress of a tenant's interface, in the calling thread's network
     /// namespace. Packets from it are looked at if it has a row. Where the program, or one of this
-    /// instance that it has replaced, is already it stays where it is among the others.
+    /// instance that it has replaced, is already it stays where it is among the others. One that an
+    /// open exchange has put there, or has not come to yet, is left as well: an upgrade or a rollback
+    /// ends that.
     ///
     /// Needs CAP_NET_ADMIN.
     ///
@@ -347,10 +349,11 @@ impl Writer {
         ifindex: u32,
         options: &tc::Options,
     ) -> Result<Attached, AttachmentError> {
+        let programs = Programs::open(&self.dir, PROGRAM).map_err(AttachError::from)?;
         if let Some(link) = self.link(ifindex)? {
             let state = link.state()?;
             if state.ifindex == Some(ifindex) {
-                if state.program_id != self.program.id() {
+                if programs.with_id(state.program_id).is_none() {
                     link.replace(&self.program)?;
                 }
                 return Ok(Attached::Tcx { link_id: state.id });
@@ -360,6 +363,11 @@ impl Writer {
         }
         if let Some(known) = self.filter(ifindex)? {
             let filter = known.filter(ifindex);
+            let holder = Holder::Clsact(known.filter(ifindex), known.program_id);
+            let there = holder.runs(ifindex, programs.all())?;
+            if let Some(there) = there.filter(|&id| programs.with_id(id).is_some()) {
+                return self.record_of(&filter, there);
+            }
             if known.program_id != self.program.id() {
                 match filter.replace(&self.program, known.program_id) {
                     Ok(()) => return self.record(&filter),

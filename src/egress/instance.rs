@@ -12,6 +12,7 @@ use super::pins::Sweeper;
 use crate::abi;
 use crate::group::{GroupId, HighWater};
 use crate::kernel::egress_object::Options;
+use crate::kernel::exchange::Settled;
 use crate::kernel::map::{Map, MapKind, MapShape};
 use crate::kernel::netdev;
 use crate::kernel::program::Program;
@@ -270,6 +271,8 @@ pub struct Writer {
     /// By group.
     pub(super) marks: Vec<HighWater>,
     pub(super) sweeper: Option<Sweeper>,
+    /// What an exchange came to that was found interrupted, until somebody exchanges again.
+    pub(super) settled: Settled,
 }
 
 impl Deref for Writer {
@@ -301,6 +304,7 @@ impl Writer {
             lock,
             marks,
             sweeper: None,
+            settled: Settled::Sound,
         };
         writer.settle_program()?;
         Ok(writer)

@@ -35,7 +35,10 @@ pub struct Upgraded {
     /// Whether it is done: no interface runs another program of this instance. Where it is not, the
     /// same again goes on, and a rollback returns.
     pub done: bool,
-    /// Which program was exchanged for which; twice the same where this build's runs already.
+    /// Whether a rollback undid an upgrade that had been interrupted, and went no further.
+    pub cancelled: bool,
+    /// Which program was exchanged for which; twice the same where this build's runs already, and
+    /// where an upgrade was undone that had come to no interface.
     #[serde(flatten)]
     pub program: ProgramChange,
     /// What became of each interface that the program is on.
@@ -171,6 +174,7 @@ impl Writer {
         mut observer: impl FnMut(Step) -> Result<(), Aborted>,
     ) -> Result<Upgraded, UpgradeError> {
         let kind = UpgradeKind::Upgrade;
+        self.settled = Settled::Sound;
         let programs = Programs::open(&self.dir, PROGRAM)?;
         if let Some(next) = programs.get(Role::Next) {
             // Some interfaces run it since an upgrade that was not finished.
@@ -201,8 +205,10 @@ impl Writer {
     }
 
     /// Has every interface run the program before the one that runs now, as [`upgrade`](Self::upgrade)
-    /// does; a second time, the newer one again. An upgrade that has come to some interfaces only is
-    /// undone.
+    /// does; a second time, the newer one again.
+    ///
+    /// A rollback that was interrupted is finished, and an upgrade that was interrupted undone, see
+    /// [`Upgraded::cancelled`]: neither goes further than that.
     ///
     /// # Errors
     /// [`UpgradeError`]: the program that runs is the one that ran before.
@@ -223,14 +229,36 @@ impl Writer {
     ) -> Result<Upgraded, UpgradeError> {
         let kind = UpgradeKind::Rollback;
         let programs = Programs::open(&self.dir, PROGRAM)?;
-        if programs.get(Role::Next).is_some() {
-            return self.exchange(kind, Role::Running, patience, &mut observer);
+        let mut back = match programs.get(Role::Next) {
+            Some(_) => self.exchange(kind, Role::Running, patience, &mut observer)?,
+            // There is nothing left to do then.
+            None if matches!(self.settled, Settled::Undone | Settled::Returned) => {
+                self.unchanged(kind)?
+            }
+            None => return self.go_back(&programs, patience, &mut observer),
+        };
+        match (self.settled, programs.get(Role::Previous)) {
+            (Settled::Returned, Some(from)) => {
+                let running = (&self.program, self.build_of(&self.program)?);
+                back.program = ProgramChange::new((from, self.build_of(from)?), running);
+            }
+            _ => back.cancelled = back.done,
         }
+        self.settled = Settled::Sound;
+        Ok(back)
+    }
+
+    fn go_back(
+        &mut self,
+        programs: &Programs,
+        patience: Duration,
+        observer: &mut Observer<'_>,
+    ) -> Result<Upgraded, UpgradeError> {
         let Some(previous) = programs.get(Role::Previous) else {
             return Err(UpgradeError::NothingBefore);
         };
         self.check_program(previous, &Role::Previous.pin(PROGRAM))?;
-        self.exchange(kind, Role::Previous, patience, &mut observer)
+        self.exchange(UpgradeKind::Rollback, Role::Previous, patience, observer)
     }
 
     /// Whether an interface runs a program of the instance that has not the name of the running one.
@@ -295,6 +323,7 @@ impl Writer {
             schema: UpgradeSchema::V1,
             kind,
             done: true,
+            cancelled: false,
             program: ProgramChange::new(program()?, program()?),
             interfaces: interfaces.collect(),
             swap_ms: None,
@@ -315,9 +344,10 @@ impl Writer {
         let mut pins = ProgramPins::open(&self.lock, PROGRAM)?;
         let settled = exchange::settle(&mut pins, &hooks)?;
         drop((hooks, pins));
-        if settled == Settled::Finished {
+        if matches!(settled, Settled::Finished | Settled::Returned) {
             self.take_up()?;
         }
+        self.settled = settled;
         Ok(settled)
     }
 
@@ -349,6 +379,7 @@ fn report(
         schema: UpgradeSchema::V1,
         kind,
         done: outcome.done,
+        cancelled: false,
         program: ProgramChange::new((&old.0, old.1), (&new.0, new.1)),
         interfaces,
         swap_ms: swapped.then_some(outcome.longest.as_secs_f64() * 1_000.0),

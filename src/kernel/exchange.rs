@@ -16,6 +16,9 @@
 //! by the new one, wholly. Whoever opens the instance next looks at what the hooks run, and
 //! [`settle`]s: an exchange that had come to every hook is finished, one that had come to none is
 //! undone, and one that stopped among several hooks is left for the next upgrade or rollback.
+//!
+//! A rollback that is made again ends the one that was interrupted and goes no further: which of the
+//! two it is to end tells the next program, which is there for an upgrade alone.
 
 mod pins;
 mod report;
@@ -292,6 +295,16 @@ pub fn run<H: Hooks>(
     if done {
         commit(pins, to, observer)?;
     }
+    // A rollback has left nothing to tidy, and ends with its commit: whoever is killed after that has
+    // gone back, and makes no mistake if another rollback goes on from there.
+    if done && to == Role::Previous {
+        return Ok(Outcome {
+            hooks: at,
+            done,
+            verification,
+            longest,
+        });
+    }
     let undone = !done && to == Role::Next && at.iter().all(|seen| seen.now != Some(new));
     step(observer, Step::Tidy, || {
         if undone {
@@ -388,10 +401,14 @@ fn commit(pins: &mut dyn Pins, to: Role, observer: &mut Observer<'_>) -> Result<
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Settled {
-    /// There was none, or it had not come to any hook and left nothing now.
+    /// There was none.
     Sound,
-    /// It had come to every hook: the program that they run is the running one now.
+    /// It had not come to any hook, or was undone on all of them: the next program is forgotten.
+    Undone,
+    /// It had come to every hook: the next program, which they run, is the running one now.
     Finished,
+    /// A rollback had come to every hook: the program before, which they run, is the running one now.
+    Returned,
     /// Some hooks run the one program and some the other, or cannot be looked at.
     Open,
 }
@@ -419,7 +436,7 @@ fn settle_roles<H: Hooks>(pins: &mut dyn Pins, hooks: &H) -> Result<Settled, Sys
             Reach::Some => return Ok(Settled::Open),
             Reach::None => {
                 pins.unpin(Role::Next)?;
-                return Ok(Settled::Sound);
+                return Ok(Settled::Undone);
             }
         }
         pins.promote()?;
@@ -433,7 +450,7 @@ fn settle_roles<H: Hooks>(pins: &mut dyn Pins, hooks: &H) -> Result<Settled, Sys
         Reach::Some => Ok(Settled::Open),
         Reach::All => {
             pins.swap()?;
-            Ok(Settled::Finished)
+            Ok(Settled::Returned)
         }
     }
 }

@@ -365,7 +365,7 @@ impl Writer {
     /// # Errors
     /// The instance is still attached, or something could not be removed.
     pub fn purge(self) -> Result<Vec<String>, InstanceError> {
-        let Self { balancer, lock } = self;
+        let Self { balancer, lock, .. } = self;
         drop(balancer);
         lock.remove().map_err(|error: StateError| error.into())
     }

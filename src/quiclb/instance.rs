@@ -16,6 +16,7 @@ use super::observe::observe_for;
 use crate::abi;
 use crate::id::InstanceId;
 use crate::kernel::clock;
+use crate::kernel::exchange::Settled;
 use crate::kernel::keys::{self, Contexts};
 use crate::kernel::map::{Map, MapShape};
 use crate::kernel::object;
@@ -291,6 +292,8 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 pub struct Writer {
     pub(super) balancer: QuicLb,
     pub(super) lock: StateDirLock,
+    /// What an exchange came to that was found interrupted, until somebody exchanges again.
+    pub(super) settled: Settled,
 }
 
 impl Deref for Writer {
@@ -311,9 +314,11 @@ impl Writer {
         Self::with(dir, dir.lock_within(PATIENCE)?)
     }
 
-    /// As [`open`](Self::open), but without waiting.
+    /// As [`open`](Self::open), but without waiting, and what an exchange of the program has left
+    /// stays: who asks for another one is to find it, however often the collector came by.
     pub(super) fn open_now(dir: &StateDir) -> Result<Self, InstanceError> {
-        Self::with(dir, dir.lock()?)
+        let lock = dir.lock()?;
+        Ok(Self::unsettled(QuicLb::open(dir)?, lock))
     }
 
     fn with(dir: &StateDir, lock: StateDirLock) -> Result<Self, InstanceError> {
@@ -322,9 +327,17 @@ impl Writer {
 
     /// Finishes or undoes what an interrupted exchange of the program has left.
     pub(super) fn new(balancer: QuicLb, lock: StateDirLock) -> Result<Self, InstanceError> {
-        let mut writer = Self { balancer, lock };
+        let mut writer = Self::unsettled(balancer, lock);
         writer.settle()?;
         Ok(writer)
+    }
+
+    pub(super) fn unsettled(balancer: QuicLb, lock: StateDirLock) -> Self {
+        Self {
+            balancer,
+            lock,
+            settled: Settled::Sound,
+        }
     }
 
     /// Path of a pin, for those who make one.

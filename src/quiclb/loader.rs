@@ -106,15 +106,13 @@ impl Loader {
         draw_seed(&maps)?;
         maps.meta.set(0, &meta)?;
         let lock = draft.publish()?;
-        Ok(Writer {
-            balancer: QuicLb {
-                dir: self.dir.clone(),
-                program,
-                maps,
-                registry: Registry::default(),
-            },
-            lock,
-        })
+        let balancer = QuicLb {
+            dir: self.dir.clone(),
+            program,
+            maps,
+            registry: Registry::default(),
+        };
+        Ok(Writer::unsettled(balancer, lock))
     }
 
     /// Loads the program around the maps that are there, and pins what was missing.

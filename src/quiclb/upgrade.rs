@@ -36,7 +36,10 @@ pub struct Upgraded {
     pub instance_id: InstanceId,
     /// What was asked for.
     pub kind: UpgradeKind,
-    /// Which program was exchanged for which; twice the same where this build's runs already.
+    /// Whether a rollback undid an upgrade that had been interrupted, and went no further.
+    pub cancelled: bool,
+    /// Which program was exchanged for which; twice the same where this build's runs already, and
+    /// where an upgrade was undone.
     #[serde(flatten)]
     pub program: ProgramChange,
     /// Whether the instance is attached. If so, and no interface runs the program, what it is attached
@@ -153,6 +156,7 @@ impl Writer {
         self.refuse_foreign()?;
         // This writer may have been stopped before.
         self.settle()?;
+        self.settled = Settled::Sound;
         let old = self.known(&self.program)?;
         let built = loader::build();
         if old.as_ref().is_some_and(|old| old.makes_the_same(&built)) {
@@ -177,6 +181,9 @@ impl Writer {
     /// Has the interface run the program before the one that runs now, as [`upgrade`](Self::upgrade)
     /// does; a second time, the newer one again. What is published stays.
     ///
+    /// A rollback that was interrupted is finished, and an upgrade that was interrupted undone, see
+    /// [`Upgraded::cancelled`]: neither goes further than that.
+    ///
     /// # Errors
     /// [`UpgradeError`]: the program that runs is the one that ran before.
     /// [`NothingBefore`](UpgradeError::NothingBefore) where there was no upgrade.
@@ -196,7 +203,18 @@ impl Writer {
     ) -> Result<Upgraded, UpgradeError> {
         self.refuse_foreign()?;
         self.settle()?;
+        let settled = self.settled;
         let programs = pinned_programs(self.dir())?;
+        if programs.get(Role::Next).is_some() {
+            let outcome = self.exchange_program(Role::Running, patience, &mut observer)?;
+            return self.went_back(Some(outcome), None);
+        }
+        // There is nothing left to do then.
+        match settled {
+            Settled::Undone => return self.went_back(None, None),
+            Settled::Returned => return self.went_back(None, programs.get(Role::Previous)),
+            _ => {}
+        }
         let Some(previous) = programs.get(Role::Previous) else {
             return Err(UpgradeError::NothingBefore {
                 instance: self.instance_id(),
@@ -205,6 +223,25 @@ impl Writer {
         self.check_program(previous, &Role::Previous.pin(PROGRAM))?;
         let outcome = self.exchange_program(Role::Previous, patience, &mut observer)?;
         self.report(UpgradeKind::Rollback, Some(outcome))
+    }
+
+    /// What is to be said of an exchange that was interrupted: a rollback from this program, or an
+    /// upgrade.
+    fn went_back(
+        &mut self,
+        outcome: Option<(Outcome<AttachError>, Program)>,
+        from: Option<&Program>,
+    ) -> Result<Upgraded, UpgradeError> {
+        let mut upgraded = self.report(UpgradeKind::Rollback, outcome)?;
+        match from {
+            Some(from) => {
+                let running = (&self.program, self.known(&self.program)?);
+                upgraded.program = ProgramChange::new((from, self.known(from)?), running);
+            }
+            None => upgraded.cancelled = true,
+        }
+        self.settled = Settled::Sound;
+        Ok(upgraded)
     }
 
     /// Whether the interface runs a program of the instance that has not the name of the running one.
@@ -291,6 +328,7 @@ impl Writer {
             schema: UpgradeSchema::V1,
             instance_id: self.instance_id(),
             kind,
+            cancelled: false,
             program: ProgramChange::new((old, self.known(old)?), (new, self.known(new)?)),
             attached: hooks.count() > 0,
             interface: runs.and_then(|hook| hooks.interface(hook)),
@@ -301,14 +339,18 @@ impl Writer {
     }
 
     /// Finishes or undoes what an interrupted exchange has left, by what the interface runs.
-    pub(super) fn settle(&mut self) -> Result<Settled, InstanceError> {
+    pub(super) fn settle(&mut self) -> Result<(), InstanceError> {
         let mut pins = ProgramPins::open(&self.lock, PROGRAM)?;
         let settled = exchange::settle(&mut pins, &Hooked::of(self)?)?;
         drop(pins);
-        if settled == Settled::Finished {
+        if matches!(settled, Settled::Finished | Settled::Returned) {
             self.take_up()?;
         }
-        Ok(settled)
+        // Nothing new says nothing about what was found before.
+        if settled != Settled::Sound {
+            self.settled = settled;
+        }
+        Ok(())
     }
 }
 

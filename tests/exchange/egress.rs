@@ -357,6 +357,9 @@ fn killed_at_every_step(way: Way) {
             assert_eq!(id(previous), old, "{role} at {kills}");
             assert_eq!(TENANTS.map(runs), [Some(id(running)); 2]);
             nothing_leaks(map_id, &pinned, links);
+            // For the one that found it the rollback is done already.
+            drop(node.writer);
+            node.writer = load();
             again(&mut node.writer, "rollback");
             node.source.send_all(&node.sink, 1);
             assert_eq!(id(running), old);
@@ -369,7 +372,7 @@ fn killed_at_every_step(way: Way) {
             kills += 1;
         }
         println!("{role}: killed at {kills} steps");
-        assert_eq!(kills, if role == "upgrade" { 8 } else { 5 });
+        assert_eq!(kills, if role == "upgrade" { 8 } else { 4 });
     }
     assert!(halves > 0);
     assert_ne!(id(previous), newest);
@@ -380,5 +383,125 @@ fn killed_at_every_step(way: Way) {
 fn killed_at_any_step_each_interface_runs_the_old_program_or_the_new_one() {
     for way in [Way::Auto, Way::Clsact] {
         isolated("exchange::egress_killed", move || killed_at_every_step(way));
+    }
+}
+
+/// Nothing waits for the next exchange, and both interfaces run the program that has the name.
+#[track_caller]
+fn is_settled_on(program: u32, context: &str) {
+    assert_eq!(TENANTS.map(runs), [Some(program); 2], "{context}");
+    assert_eq!(id("gw_egress"), program, "{context}");
+    assert!(!pin("gw_egress-next").exists(), "{context}");
+    finds_no_more_than_an_open_exchange([None; 2], context);
+}
+
+#[track_caller]
+fn roll_back(writer: &mut Writer, context: &str) -> Upgraded {
+    let back = writer.rollback_observed(Duration::ZERO, |_| Ok(()));
+    let back = back.unwrap_or_else(|error| panic!("{context}: {error}"));
+    assert!(back.done, "{context}");
+    assert_eq!(back.kind, UpgradeKind::Rollback);
+    assert_eq!(back.interfaces.len(), TENANTS.len(), "{context}");
+    back
+}
+
+#[test]
+fn a_rollback_that_is_made_again_goes_no_further() {
+    for way in [Way::Auto, Way::Clsact] {
+        isolated("exchange::egress_rollback_again", move || {
+            let mut node = Node::new(way);
+            again(&mut node.writer, "upgrade");
+            let mut kills = 0;
+            loop {
+                let (newer, older) = (id("gw_egress"), id("gw_egress-previous"));
+                drop(node.writer);
+                if !killed("egress::the_process_that_is_killed", "rollback", kills) {
+                    break;
+                }
+                let context = format!("at {kills}");
+                node.writer = load();
+                let back = roll_back(&mut node.writer, &context);
+                is_settled_on(older, &context);
+                assert_eq!(id("gw_egress-previous"), newer, "{context}");
+                assert!(!back.cancelled, "{context}");
+                let change = [back.program.old_program_id, back.program.new_program_id];
+                assert_eq!(change, [newer, older], "{context}");
+                node.source.send_all(&node.sink, 1);
+                kills += 1;
+            }
+            assert_eq!(kills, 4);
+            node.writer = load();
+            node.nothing_is_lost_or_misplaced();
+        });
+    }
+}
+
+#[test]
+fn a_rollback_undoes_an_upgrade_that_was_interrupted() {
+    for way in [Way::Auto, Way::Clsact] {
+        isolated("exchange::egress_rollback_undoes", move || {
+            let mut node = Node::new(way);
+            // Before each step from the first that comes after something was pinned.
+            for (kills, has_previous) in (2..8).flat_map(|kills| [(kills, true), (kills, false)]) {
+                let context = format!("at {kills}, with one before: {has_previous}");
+                again(&mut node.writer, "upgrade");
+                drop(node.writer);
+                run_other_build();
+                if !has_previous {
+                    std::fs::remove_file(pin("gw_egress-previous")).expect("removed");
+                }
+                let ran = id("gw_egress");
+                let role = "upgrade";
+                assert!(killed("egress::the_process_that_is_killed", role, kills));
+                node.writer = load();
+                let back = roll_back(&mut node.writer, &context);
+                is_settled_on(ran, &context);
+                assert_eq!(back.program.new_program_id, ran, "{context}");
+                // One that had come to both interfaces is one to go back from.
+                assert_eq!(back.cancelled, kills < 4, "{context}");
+                if back.cancelled {
+                    assert_eq!(pin("gw_egress-previous").exists(), has_previous);
+                }
+                node.source.send_all(&node.sink, 1);
+            }
+            node.nothing_is_lost_or_misplaced();
+        });
+    }
+}
+
+/// Of an upgrade and of a rollback that have come to one interface each.
+#[test]
+fn an_open_exchange_stays_when_something_is_applied() {
+    for way in [Way::Auto, Way::Clsact] {
+        isolated("exchange::egress_open_applied", move || {
+            let mut node = Node::new(way);
+            again(&mut node.writer, "upgrade");
+            for (role, kills) in [("rollback", 1), ("upgrade", 3)] {
+                let before = id("gw_egress");
+                drop(node.writer);
+                assert!(killed("egress::the_process_that_is_killed", role, kills));
+                let open = TENANTS.map(runs);
+                assert_ne!(open[0], open[1], "{role}");
+                for shards in [3, 4, 3] {
+                    apply_shards(shards, way);
+                    assert_eq!(TENANTS.map(runs), open, "{role}");
+                    finds_no_more_than_an_open_exchange(open, role);
+                }
+                node.writer = load();
+                for tenant in TENANTS {
+                    let mut how = How::default();
+                    how.attach.way = way;
+                    let attached = node.writer.attach(ifindex(tenant), &how.attach);
+                    attached.expect("attached already");
+                }
+                assert_eq!(TENANTS.map(runs), open, "{role}");
+                again(&mut node.writer, role);
+                let program = id("gw_egress");
+                assert_ne!(program, before, "{role}");
+                is_settled_on(program, role);
+                node.source.send_all(&node.sink, 1);
+            }
+            node.nothing_is_lost_or_misplaced();
+        });
     }
 }

@@ -9,7 +9,7 @@ use guideway::kernel::exchange::Step as UpgradeStep;
 use guideway::kernel::map::Map;
 use guideway::kernel::program::Program;
 use guideway::kernel::statedir::Section;
-use guideway::quiclb::{Aborted, Mode, UpgradeKind, Upgraded};
+use guideway::quiclb::{Aborted, Collector, CollectorOptions, Mode, UpgradeKind, Upgraded, Writer};
 
 use crate::balancer::{self, Balancer, Way};
 use crate::killed::{self, killed, nothing_leaks};
@@ -244,8 +244,12 @@ fn killed_at_every_step(way: Way) {
             }
             assert_ne!(id(&running), old, "{role} at {kills}");
             assert_eq!(id(&previous), old, "{role} at {kills}");
+            // For the one that found it the rollback is done already.
+            drop(balancer.writer);
+            balancer.writer = balancer::load();
             let back = balancer.writer.rollback_observed(no_wait, |_| Ok(()));
             back.expect("as before");
+            assert_eq!(id(&running), old, "{role} at {kills}");
             balancer.source.send_all(&balancer.sink, 1);
             if !was_killed {
                 break;
@@ -253,7 +257,7 @@ fn killed_at_every_step(way: Way) {
             kills += 1;
         }
         println!("{role}: killed at {kills} steps");
-        assert_eq!(kills, if role == "upgrade" { 7 } else { 4 });
+        assert_eq!(kills, if role == "upgrade" { 7 } else { 3 });
     }
     balancer.nothing_is_lost_or_misplaced();
 }
@@ -265,6 +269,101 @@ fn killed_at_any_step_the_old_program_runs_or_the_new_one() {
     });
     isolated("exchange::quiclb_killed_netlink", || {
         killed_at_every_step(Way::Netlink(Mode::Generic));
+    });
+}
+
+/// Opens the instance, some time after the collector has been at work there.
+fn load_after_the_collector() -> Writer {
+    let mut collector = Collector::new(&balancer::dir(), CollectorOptions::default());
+    collector.step(0).expect("looked");
+    balancer::load()
+}
+
+/// Nothing waits for the next exchange, and the interface runs the program that has the name.
+#[track_caller]
+fn is_settled_on(program: u32, context: &str) {
+    let [running, next] =
+        ["gw_quiclb", "gw_quiclb-next"].map(|name| balancer::dir().pin(Section::Programs, name));
+    let on_hook = xdp_seen_by_ip("edge0").expect("a program").1;
+    assert_eq!(on_hook, u64::from(program), "{context}");
+    let running = Program::open(&running).expect("a program");
+    assert_eq!(running.id(), program, "{context}");
+    assert!(!next.exists(), "{context}");
+}
+
+#[test]
+fn a_rollback_that_is_made_again_goes_no_further() {
+    isolated("exchange::quiclb_rollback_again", || {
+        let mut balancer = Balancer::new(Way::Link(Mode::Native));
+        balancer.writer.upgrade().expect("upgraded");
+        let previous = || {
+            let pin = balancer::dir().pin(Section::Programs, "gw_quiclb-previous");
+            Program::open(&pin).expect("a program").id()
+        };
+        let mut kills = 0;
+        loop {
+            let (newer, older) = (balancer.writer.program().id(), previous());
+            drop(balancer.writer);
+            if !killed("quiclb::the_process_that_is_killed", "rollback", kills) {
+                break;
+            }
+            let context = format!("at {kills}");
+            balancer.writer = load_after_the_collector();
+            let back = balancer
+                .writer
+                .rollback_observed(Duration::ZERO, |_| Ok(()));
+            let back = back.expect("rolled back");
+            is_settled_on(older, &context);
+            assert_eq!(previous(), newer, "{context}");
+            assert_eq!(back.kind, UpgradeKind::Rollback);
+            assert!(!back.cancelled, "{context}");
+            let change = [back.program.old_program_id, back.program.new_program_id];
+            assert_eq!(change, [newer, older], "{context}");
+            balancer.source.send_all(&balancer.sink, 1);
+            kills += 1;
+        }
+        assert_eq!(kills, 3);
+        balancer.writer = balancer::load();
+        balancer.nothing_is_lost_or_misplaced();
+    });
+}
+
+#[test]
+fn a_rollback_undoes_an_upgrade_that_was_interrupted() {
+    isolated("exchange::quiclb_rollback_undoes", || {
+        let way = Way::Link(Mode::Native);
+        let mut balancer = Balancer::new(way);
+        let previous = balancer::dir().pin(Section::Programs, "gw_quiclb-previous");
+        // Before each step from the first that comes after something was pinned.
+        for (kills, has_previous) in (2..7).flat_map(|kills| [(kills, true), (kills, false)]) {
+            let context = format!("at {kills}, with one before: {has_previous}");
+            balancer.writer.upgrade().expect("upgraded");
+            drop(balancer.writer);
+            balancer::run_other_build(way);
+            if !has_previous {
+                std::fs::remove_file(&previous).expect("removed");
+            }
+            let ran = Program::open(&balancer::running_pin()).expect("a program");
+            let before = Program::open(&previous).ok().map(|program| program.id());
+            assert_eq!(before.is_some(), has_previous);
+            let role = "upgrade";
+            assert!(killed("quiclb::the_process_that_is_killed", role, kills));
+            balancer.writer = load_after_the_collector();
+            let back = balancer
+                .writer
+                .rollback_observed(Duration::ZERO, |_| Ok(()));
+            let back = back.unwrap_or_else(|error| panic!("{context}: {error}"));
+            is_settled_on(ran.id(), &context);
+            assert_eq!(back.program.new_program_id, ran.id(), "{context}");
+            // One that had come to the interface is one to go back from.
+            assert_eq!(back.cancelled, kills == 2, "{context}");
+            if back.cancelled {
+                let kept = Program::open(&previous).ok().map(|program| program.id());
+                assert_eq!(kept, before, "{context}");
+            }
+            balancer.source.send_all(&balancer.sink, 1);
+        }
+        balancer.nothing_is_lost_or_misplaced();
     });
 }
 

@@ -164,7 +164,10 @@ struct Present {
 
 impl Present {
     fn read(egress: &Egress) -> Result<Self, CompareError> {
-        let is_ours = |view: &AttachmentView| view.program_id == Some(egress.program.id());
+        // An exchange that has come to some interfaces is ended by another one alone.
+        let programs = egress.programs()?;
+        let runs = |id| programs.with_id(id).is_some();
+        let is_ours = |view: &AttachmentView| view.program_id.is_some_and(runs);
         let mut attachments = BTreeMap::new();
         for view in egress.attachments()? {
             *attachments.entry(view.ifindex).or_default() |= is_ours(&view);

@@ -281,7 +281,7 @@ fn stopped_before_any_step_it_is_finished_or_undone() {
             let stopped = matches!(ended, Err(Stopped::Aborted { .. }));
             ends_well(pins, hooks, to);
             if !stopped {
-                assert!(stop > 2, "there are steps");
+                assert!(stop > 1, "there are steps");
                 break;
             }
         }
@@ -311,7 +311,7 @@ fn a_call_that_fails_leaves_each_hook_with_one_program() {
             ends_well(pins, hooks, to);
             if !burnt {
                 assert!(outcome.expect("nothing failed").done);
-                assert!(calls > 1, "there are calls");
+                assert!(calls > 0, "there are calls");
                 break;
             }
         }

@@ -295,7 +295,7 @@ fn attachment(
             FindingCode::OpenExchange,
             instance.dir().pin(Section::Programs, &pin).display(),
             "an exchange of the program was interrupted, or is under way",
-            APPLY,
+            "upgrade again, or rollback",
         ));
     }
     attachment.previous_program_id = programs.get(Role::Previous).map(Program::id);
