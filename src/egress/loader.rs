@@ -67,12 +67,15 @@ impl Loader {
 
     /// Makes or opens the instance and takes its lock, for which it waits up to two seconds.
     ///
-    /// A new instance appears whole or not at all. In an existing one, a program or map that is
-    /// missing is made again around those that are there.
+    /// A new instance appears whole or not at all. In an existing one, a map that has lost its pin is
+    /// pinned again, with all that is in it, if a pinned program uses it still; that takes
+    /// CAP_SYS_ADMIN. A program or map that is missing beyond that is made again around those that are
+    /// there.
     ///
     /// # Errors
     /// The lock is held by another process, the state is of another version or was made with other
-    /// limits, a pinned object is not what its name says, or the kernel refuses the program.
+    /// limits, a pinned object is not what its name says, the kernel refuses the program, or a map has
+    /// lost its pin and the process may not ask the program for it.
     pub fn load(self) -> Result<Writer, InstanceError> {
         if !self.dir.exists()? {
             match self.create() {
@@ -126,8 +129,15 @@ impl Loader {
         )
     }
 
-    /// Loads the program around the maps that are there, and pins what was missing.
+    /// Takes back the maps that the program has still. If that is not all, loads it anew around the
+    /// maps that are there, and pins what was missing.
     fn repair(&self, lock: StateDirLock) -> Result<Writer, InstanceError> {
+        let shapes = shapes(&limits(&self.dir)?)?;
+        ProgramPins::open(&lock, PROGRAM)?.take_back(&shapes, Maps::NAMES)?;
+        match Egress::open(&self.dir) {
+            Err(error) if error.is_repairable() => {}
+            opened => return Writer::new(opened?, lock),
+        }
         let (mut object, missing) = load_around(&self.dir)?;
         for &name in &missing {
             let map = object.take_map(name)?;

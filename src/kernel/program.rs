@@ -6,6 +6,8 @@ use std::path::Path;
 
 use libbpf_sys::bpf_prog_info;
 
+use super::map::{Map, MapShape};
+use super::probe::{lacking, Capability};
 use super::sys::object::{self, ObjectType, PinError};
 use super::sys::{self, name_from, owned, SysError};
 
@@ -97,6 +99,20 @@ impl Program {
     /// The kernel's numbers of the maps it uses.
     pub fn map_ids(&self) -> &[u32] {
         &self.map_ids
+    }
+
+    /// The map of this shape that it uses, wherever that is pinned; none if it uses none such. Takes
+    /// CAP_SYS_ADMIN.
+    pub(crate) fn map(&self, shape: &MapShape) -> Result<Option<Map>, SysError> {
+        for id in &self.map_ids {
+            // SAFETY: the descriptor is new.
+            let fd = unsafe { owned(libbpf_sys::bpf_map_get_fd_by_id(*id), "open map", id) };
+            let map = Map::from_fd(fd.map_err(|e| lacking(e, &[Capability::SysAdmin]))?)?;
+            if map.shape().check(shape, id).is_ok() {
+                return Ok(Some(map));
+            }
+        }
+        Ok(None)
     }
 }
 

@@ -9,6 +9,7 @@ use guideway::group::{self, Class};
 use guideway::kernel::map::{Map, MapKind, MapShape};
 use guideway::kernel::statedir::{Section, StateError, EGRESS_META_MAP};
 
+use crate::capabilities;
 use crate::netns::isolated;
 use crate::support::*;
 
@@ -136,6 +137,31 @@ fn what_is_missing_is_made_again_around_the_rest() {
             // The program uses the maps beside it.
             drop(open());
         }
+    });
+}
+
+/// A new map in its place would be empty: pins would be lost, and nobody would say so.
+#[test]
+fn a_lost_map_that_cannot_be_had_back_is_not_made_anew() {
+    isolated("egress_instance::lost_map", || {
+        drop(load());
+        let path = dir().pin(Section::Maps, "gw_pins");
+        let id = Map::open_any(&path).expect("a map").id();
+        fs::remove_file(&path).expect("a pin");
+        let refused = std::thread::spawn(|| {
+            capabilities::keep(&capabilities::enough());
+            Loader::new(&dir()).load().map(drop)
+        });
+        let error = refused.join().expect("a thread").expect_err("no right");
+        assert_eq!(error.kind(), ErrorKind::Permission, "{error}");
+        let message = error.to_string();
+        assert!(
+            message.contains("gw_pins") && message.contains("CAP_SYS_ADMIN"),
+            "{message}"
+        );
+        assert!(!path.exists());
+        drop(load());
+        assert_eq!(Map::open_any(&path).expect("a map").id(), id);
     });
 }
 

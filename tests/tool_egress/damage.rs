@@ -95,13 +95,19 @@ const LEFT_ALONE: &str = "it was left alone: if nothing needs it, remove it by h
 fn pins_that_were_lost_are_named_and_made_again() {
     isolated("tool_egress::lost_pins", || {
         let (_files, spec) = applied("lost-pins");
-        for lost in [
-            "progs/gw_egress",
-            "maps/gw_tenants",
-            "maps/gw_routes",
-            "maps/gw_eg_stat",
-        ] {
-            fs::remove_file(directory().join(lost)).expect("removed");
+        let mut all = vec!["progs/gw_egress".to_owned()];
+        let maps = fs::read_dir(directory().join("maps")).expect("maps");
+        let names = maps.map(|map| map.expect("a map").file_name());
+        all.extend(names.map(|name| format!("maps/{}", name.to_string_lossy())));
+        // Nothing else tells the version.
+        all.retain(|name| name != "maps/gw_eg_meta");
+        assert_eq!(all.len(), 11);
+        let mends = [&["apply", &spec][..], &["upgrade"]];
+        for (lost, mend) in all.iter().zip(mends.into_iter().cycle()) {
+            let path = directory().join(lost);
+            let id = || Map::open_any(&path).ok().map(|map| map.id());
+            let was = id();
+            fs::remove_file(&path).expect("removed");
             let before = dump();
             let error = egressd_json(&["status"]).exits(1).error();
             let message = error["message"].as_str().expect("text");
@@ -110,8 +116,13 @@ fn pins_that_were_lost_are_named_and_made_again() {
                 "{message}"
             );
             assert_eq!(dump(), before, "looking changes nothing");
-            egressd(&["apply", &spec]).exits(0);
+            egressd(mend).exits(0);
             is_well();
+            assert_eq!(
+                id(),
+                was,
+                "{lost}: another map, which forgets what was in it"
+            );
         }
     });
 }

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! The pinned programs of an instance.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use super::Pins;
 use crate::error::ErrorKind;
 use crate::kernel::build::Build;
+use crate::kernel::map::MapShape;
 use crate::kernel::program::Program;
 use crate::kernel::statedir::{Section, StateDir, StateDirLock};
 use crate::kernel::{PinError, SysError};
@@ -114,6 +116,37 @@ impl<'l> ProgramPins<'l> {
     /// The handles.
     pub fn programs(&self) -> &Programs {
         &self.programs
+    }
+
+    /// Pins those maps again that are pinned no more and that one of the programs uses still: what is
+    /// in them lives as long as the program. Takes CAP_SYS_ADMIN if there is such a map.
+    ///
+    /// # Errors
+    /// The process may not open maps by number, or the kernel refuses the pin.
+    pub(crate) fn take_back(
+        &self,
+        shapes: &BTreeMap<String, MapShape>,
+        names: impl IntoIterator<Item = &'static str>,
+    ) -> Result<(), SysError> {
+        let dir = self.lock.dir();
+        let pinned = dir.pins(Section::Maps)?;
+        let lost = names
+            .into_iter()
+            .filter(|name| !pinned.iter().any(|pin| pin == name));
+        for (name, shape) in lost.filter_map(|name| Some((name, shapes.get(name)?))) {
+            for program in self.programs.all() {
+                let map = program.map(shape).map_err(|error| SysError {
+                    op: "ask the program for its map",
+                    object: name.to_owned(),
+                    ..error
+                })?;
+                if let Some(map) = map {
+                    map.pin(&dir.pin(Section::Maps, name))?;
+                    break;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Pins a program as the next one, and what it was made of.
