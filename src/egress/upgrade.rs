@@ -2,6 +2,8 @@
 //! This build's program in the place of the one that runs on tenants' interfaces, and back to the one
 //! before.
 
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -41,7 +43,7 @@ pub struct Upgraded {
     /// where an upgrade was undone that had come to no interface.
     #[serde(flatten)]
     pub program: ProgramChange,
-    /// What became of each interface that the program is on.
+    /// What became of each interface that the program is on, or should be: it is a tenant's.
     pub interfaces: Vec<HookUpgraded>,
     /// Milliseconds that the exchange took on the interface where it took longest: its packets meet
     /// the new program from then on. None if nothing was exchanged.
@@ -307,7 +309,31 @@ impl Writer {
                 },
             })
             .collect();
-        Ok(report(kind, old, new, interfaces, &outcome))
+        Ok(report(
+            kind,
+            old,
+            new,
+            self.with_idle(interfaces)?,
+            &outcome,
+        ))
+    }
+
+    /// With the interfaces of tenants that the program is not attached to, in order.
+    fn with_idle(&self, mut all: Vec<HookUpgraded>) -> Result<Vec<HookUpgraded>, SysError> {
+        let attached: BTreeSet<u32> = all.iter().map(|one| one.interface.ifindex).collect();
+        self.for_each_interface(|ifindex, _| {
+            if !attached.contains(&ifindex) {
+                all.push(HookUpgraded {
+                    interface: InterfaceName::of(ifindex),
+                    old_program_id: None,
+                    new_program_id: None,
+                    error: runs_none(None),
+                });
+            }
+            ControlFlow::Continue(())
+        })?;
+        all.sort_unstable_by_key(|one| one.interface.ifindex);
+        Ok(all)
     }
 
     fn unchanged(&self, kind: UpgradeKind) -> Result<Upgraded, UpgradeError> {
@@ -325,7 +351,7 @@ impl Writer {
             done: true,
             cancelled: false,
             program: ProgramChange::new(program()?, program()?),
-            interfaces: interfaces.collect(),
+            interfaces: self.with_idle(interfaces.collect())?,
             swap_ms: None,
             seen: Seen::UNCHANGED,
         })
@@ -374,7 +400,7 @@ fn report(
     interfaces: Vec<HookUpgraded>,
     outcome: &Outcome<AttachmentError>,
 ) -> Upgraded {
-    let swapped = !interfaces.is_empty();
+    let swapped = interfaces.iter().any(|one| one.old_program_id.is_some());
     Upgraded {
         schema: UpgradeSchema::V1,
         kind,

@@ -120,6 +120,11 @@ fn an_interface_that_the_new_program_does_not_come_to_is_told_where_it_is_asked_
         let ready = (200, format!("ready; program: {told}\n"));
         assert_eq!(get(address, "/readyz"), Some(ready));
         daemon.stop();
+        // Nor does it stop being so where the program is this build's.
+        let daemon = node.ready(&[&metrics]);
+        let ready = format!("ready; program: {new} on 1 interfaces, but not on all\n");
+        assert_eq!(get(address, "/readyz"), Some((200, ready)));
+        daemon.stop();
     });
 }
 

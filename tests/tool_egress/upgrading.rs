@@ -86,6 +86,46 @@ fn a_program_of_another_build_is_named_upgraded_and_brought_back() {
     });
 }
 
+/// Taken off, or its link lost its pin: nothing tells which.
+#[test]
+fn an_interface_of_a_tenant_that_is_not_attached_is_named() {
+    isolated("tool_egress::upgrade_idle", || {
+        machine();
+        let files = Files::new("upgrade-idle");
+        let spec = files.write("spec.json", &document());
+        egressd(&["apply", &spec]).exits(0);
+        egressd(&["detach", "--interface", "tap0", "--keep-tenant"]).exits(0);
+        let named = |exchanged: &Value| {
+            assert_valid("upgrade", exchanged);
+            let [none, one] = [0, 1].map(|at| &exchanged["interfaces"][at]);
+            assert_eq!(none["interface"]["name"], "tap0", "{exchanged}");
+            assert_eq!(none["error"], "it runs no program of this instance");
+            assert_eq!(one["new_program_id"], json!(runs("tap1")));
+            assert_eq!(
+                (&one["error"], &exchanged["done"]),
+                (&Value::Null, &json!(true))
+            );
+        };
+        named(&egressd_json(&["upgrade"]).exits(3).object());
+        forget_build();
+        named(&egressd_json(&["upgrade"]).exits(3).object());
+        named(&egressd_json(&["rollback"]).exits(3).object());
+        // Nothing is exchanged where no interface runs it.
+        egressd(&["detach", "--interface", "tap1", "--keep-tenant"]).exits(0);
+        forget_build();
+        let upgraded = egressd_json(&["upgrade"]).exits(3).object();
+        let errors = upgraded["interfaces"].as_array().expect("a list").iter();
+        assert!(
+            errors.clone().all(|one| one["error"].is_string()),
+            "{upgraded}"
+        );
+        assert_eq!((errors.count(), &upgraded["swap_ms"]), (2, &Value::Null));
+        egressd(&["apply", &spec]).exits(0);
+        assert_eq!(egressd_json(&["upgrade"]).exits(0).object()["done"], true);
+        egressd(&["detach", "--purge"]).exits(0);
+    });
+}
+
 #[test]
 fn an_interface_that_runs_none_is_named() {
     isolated("tool_egress::upgrade_none", || {

@@ -13,7 +13,7 @@ use crate::tool::Failure;
 pub(crate) struct Opened {
     pub(crate) dir: StateDir,
     pub(crate) made: bool,
-    /// What became of a program that was not this build's; none if it was.
+    /// What became of a program that was not this build's, or not on every interface; none if it was.
     pub(crate) upgraded: Option<Result<Upgraded, UpgradeError>>,
     _publisher: PublisherLock,
 }
@@ -32,8 +32,11 @@ pub(crate) fn open(config: &Config) -> Result<Opened, Failure> {
     let writer = Loader::new(&dir).open();
     let mut writer = writer.map_err(|error| about(error.into()))?;
     require(&writer.limits(), &config.limits).map_err(about)?;
-    let unchanged =
-        |upgraded: &Upgraded| upgraded.done && upgraded.seen.verification == SeenHow::Unchanged;
+    let unchanged = |upgraded: &Upgraded| {
+        upgraded.done
+            && upgraded.seen.verification == SeenHow::Unchanged
+            && upgraded.interfaces.iter().all(|one| one.error.is_none())
+    };
     let upgraded = Some(writer.upgrade()).filter(|result| !result.as_ref().is_ok_and(unchanged));
     Ok(Opened {
         made,
