@@ -77,6 +77,7 @@ fn text(applied: &Applied) -> String {
     let result = match applied.result {
         ApplyResult::Created => "created",
         ApplyResult::Changed => "changed",
+        ApplyResult::Repaired => "repaired",
         ApplyResult::Unchanged => "unchanged",
     };
     let (instance, generation) = (applied.instance_id, applied.generation);
@@ -87,10 +88,13 @@ fn text(applied: &Applied) -> String {
     {
         text.push_str(&format!(" (before: {before})"));
     }
-    if applied.result != ApplyResult::Unchanged {
+    if matches!(applied.result, ApplyResult::Created | ApplyResult::Changed) {
         text.push_str(&format!(", published in {:.1} ms", applied.publish_ms));
     }
     text.push('\n');
+    for repair in &applied.repaired {
+        text.push_str(&format!("  {}: {}\n", repair.object, repair.message));
+    }
     status::attachment_text(&applied.attachment, &mut text);
     for service in &applied.disruption {
         text.push_str(&format!(

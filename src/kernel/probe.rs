@@ -80,7 +80,7 @@ pub fn missing(needed: &[Capability]) -> Vec<Capability> {
 }
 
 /// The error of a call that takes these rights, with those in it that the calling thread lacks.
-pub(super) fn lacking(mut error: SysError, needed: &[Capability]) -> SysError {
+pub(crate) fn lacking(mut error: SysError, needed: &[Capability]) -> SysError {
     let missing = match error.errno {
         libc::EPERM => missing(needed),
         _ => Vec::new(),

@@ -17,6 +17,7 @@ use super::hardware::{is_on_card, HardwareAcknowledged, HardwareLb, HardwareWrit
 use super::instance::{QuicLb, Writer};
 use super::loader::Loader;
 use super::measure::Before;
+use super::mend::Repair;
 use super::observe::observe_for;
 use super::publish::Publication;
 use super::root_array::refuse;
@@ -25,7 +26,7 @@ use crate::error::ErrorKind;
 use crate::id::InstanceId;
 use crate::kernel::attach::{interface_index, AttachError};
 use crate::kernel::clock;
-use crate::kernel::statedir::{StateDir, StateRoot};
+use crate::kernel::statedir::StateRoot;
 use crate::plan::{
     plan, Base, Check, CheckCode, CheckResult, Live, Options, Plan, PlanFile, PlanResult,
     ServiceDisruption,
@@ -215,7 +216,7 @@ pub struct Applied {
     /// The instance's UUID.
     #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub instance_id: InstanceId,
-    /// Whether anything was published.
+    /// Whether anything was published, or mended.
     pub result: ApplyResult,
     /// Number of the generation that is live now.
     pub generation: u64,
@@ -229,6 +230,8 @@ pub struct Applied {
     pub disruption: Vec<ServiceDisruption>,
     /// What may not be meant, as the plan has it.
     pub warnings: Vec<Warning>,
+    /// What the instance had lost, and has again.
+    pub repaired: Vec<Repair>,
     /// What holds the program on its interface.
     pub attachment: Attachment,
     /// What is not as it should be all the same, except what [`ApplyOptions::force`] names.
@@ -244,7 +247,7 @@ pub enum ApplySchema {
     V1,
 }
 
-/// Whether anything was published.
+/// Whether anything was published, or mended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
@@ -253,6 +256,8 @@ pub enum ApplyResult {
     Created,
     /// Another generation.
     Changed,
+    /// Nothing was published, as the live generation says the same, but what had been lost is back.
+    Repaired,
     /// Nothing: the live generation says the same.
     Unchanged,
 }
@@ -331,7 +336,7 @@ pub fn apply(
             let disruption = before.disruption(&writer, &plan)?;
             // What was asked for is done, whatever becomes of this.
             let collected = Collector::guest(&dir).step_with(&mut writer, clock::monotonic_ns());
-            let mut applied = report(&dir, &plan, &published, disruption)?;
+            let mut applied = report(&writer, &plan, &published, disruption)?;
             let problem = match collected {
                 Ok(stepped) => {
                     applied.generation = stepped.generation.unwrap_or(applied.generation);
@@ -418,6 +423,7 @@ fn apply_on_card(
             publish_ms: published.duration.as_secs_f64() * 1_000.0,
             disruption: Vec::new(),
             warnings: plan.document().warnings.clone(),
+            repaired: Vec::new(),
             attachment: Attachment::of_card(&attached),
             findings: Vec::new(),
         }),
@@ -488,21 +494,27 @@ fn preflight(plan: &Plan, force: &BTreeSet<CheckCode>) -> Result<(), ApplyError>
 }
 
 fn report(
-    dir: &StateDir,
+    writer: &Writer,
     plan: &Plan,
     published: &Publication,
     disruption: Vec<ServiceDisruption>,
 ) -> Result<Applied, ApplyError> {
-    let status = Status::of(dir)?;
+    let status = Status::of(writer.dir())?;
+    let repaired = writer.repairs().to_vec();
+    let result = match published.result.into() {
+        ApplyResult::Unchanged if !repaired.is_empty() => ApplyResult::Repaired,
+        result => result,
+    };
     Ok(Applied {
         schema: ApplySchema::V1,
-        instance_id: dir.instance(),
-        result: published.result.into(),
+        instance_id: writer.instance_id(),
+        result,
         generation: published.generation,
         previous_generation: published.previous,
         publish_ms: published.duration.as_secs_f64() * 1_000.0,
         disruption,
         warnings: plan.document().warnings.clone(),
+        repaired,
         attachment: status.attachment,
         findings: status.findings,
     })

@@ -4,6 +4,7 @@
 use super::detach::take_off;
 use super::error::{DetachError, InstanceError};
 use super::instance::{QuicLb, Writer, PROGRAM};
+use super::mend::Repair;
 use super::root_array::refuse_in_array;
 use crate::error::ErrorKind;
 use crate::id::InterfaceName;
@@ -335,7 +336,7 @@ impl Writer {
     }
 
     /// Pins the link that holds the program where its pin was lost.
-    fn keep(&self, attached: Attached) -> Result<Attached, AttachError> {
+    fn keep(&mut self, attached: Attached) -> Result<Attached, AttachError> {
         let link = match attached.holder {
             Holder::Link { .. } => None,
             Holder::Netlink => XdpLink::find(&self.program, attached.ifindex),
@@ -345,6 +346,9 @@ impl Writer {
         };
         link.pin(&self.pin(Section::Links, LINK))?;
         let link_id = link.state()?.id;
+        let message = format!("pinned again: link {link_id} has held the program all along");
+        let repair = Repair::pinned_again(self.dir(), Section::Links, LINK, message);
+        self.repairs.push(repair);
         Ok(Attached {
             holder: Holder::Link { link_id },
             ..attached

@@ -12,6 +12,7 @@ use super::diff::Foreseen;
 use super::error::{InstanceError, PlanError};
 use super::hardware::refuse_card;
 use super::layout::require_current;
+use super::mend::Repair;
 use super::observe::observe_for;
 use crate::abi;
 use crate::id::InstanceId;
@@ -88,6 +89,29 @@ impl Maps {
         "gw_ql_level",
         "gw_ql_collect2",
     ];
+
+    /// Whether programs use the map of this name; the others are user space's alone.
+    pub(super) fn is_programs(name: &str) -> bool {
+        !matches!(name, META_MAP | "gw_ql_removed" | "gw_ql_bound")
+    }
+
+    /// What it means that what was in the map of this name is gone.
+    pub(super) fn content(name: &str) -> &'static str {
+        match name {
+            GENERATION_MAP => "what is live has to be published again",
+            FLOW_MAP => "flows that had entries go by the table",
+            CID_MAP => "connection IDs that were learned, registered or imported are forgotten",
+            "gw_ql_collect2" => {
+                "connection IDs that were learned, registered or imported are not found any more, and \
+                 sweeps begin anew"
+            }
+            "gw_ql_bound" => "the entries of each backend are counted by the next sweep",
+            "gw_ql_reason" | "gw_ql_stats" | "gw_ql_backend" | "gw_ql_removed" => {
+                "what it counted begins at zero"
+            }
+            _ => "what was in it is made again as it is needed",
+        }
+    }
 
     /// Takes each map from where `take` finds it.
     pub(super) fn from(
@@ -248,15 +272,11 @@ impl QuicLb {
         // Compiled out of the program unless it is loaded for tracing.
         let dead = "gw_ql_trace";
         let mut maps = self.maps.ids().into_iter();
-        match maps.find(|(id, name)| *name != dead && !used.contains(id) && Self::reads(name)) {
+        match maps.find(|(id, name)| *name != dead && !used.contains(id) && Maps::is_programs(name))
+        {
             Some((_, map)) => mixed(map),
             None => Ok(()),
         }
-    }
-
-    /// Whether the program uses the map of this name; the others are user space's alone.
-    fn reads(name: &str) -> bool {
-        !matches!(name, "gw_ql_meta" | "gw_ql_removed" | "gw_ql_bound")
     }
 }
 
@@ -294,6 +314,8 @@ pub struct Writer {
     pub(super) lock: StateDirLock,
     /// What an exchange came to that was found interrupted, until somebody exchanges again.
     pub(super) settled: Settled,
+    /// What had been lost.
+    pub(super) repairs: Vec<Repair>,
 }
 
 impl Deref for Writer {
@@ -337,7 +359,13 @@ impl Writer {
             balancer,
             lock,
             settled: Settled::Sound,
+            repairs: Vec::new(),
         }
+    }
+
+    /// What the instance had lost, and has again since this writer was made.
+    pub fn repairs(&self) -> &[Repair] {
+        &self.repairs
     }
 
     /// Path of a pin, for those who make one.

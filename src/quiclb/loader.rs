@@ -8,6 +8,7 @@ use super::error::InstanceError;
 use super::hardware::refuse_card;
 use super::instance::{entries, meta, shapes, Maps, QuicLb, Writer, PATIENCE, PROGRAM};
 use super::layout::{self, require_current};
+use super::mend::{take_back, Repair};
 use crate::abi;
 use crate::kernel::build::Build;
 use crate::kernel::exchange::ProgramPins;
@@ -46,12 +47,15 @@ impl Loader {
 
     /// Makes or opens the instance and takes its lock, for which it waits up to two seconds.
     ///
-    /// A new instance appears whole or not at all. In an existing one, a program or map that is
-    /// missing is made again around those that are there.
+    /// A new instance appears whole or not at all. In an existing one, a map that has lost its pin is
+    /// pinned again, with all that is in it, if a program of the instance uses it still; that takes
+    /// CAP_SYS_ADMIN. A program or map that is missing beyond that is made again around those that are
+    /// there. [`Writer::repairs`] says what was done.
     ///
     /// # Errors
     /// The lock is held by another process, the state is of another version, a pinned object is
-    /// not what its name says, or the kernel refuses the program.
+    /// not what its name says, the kernel refuses the program, or a map has lost its pin and the
+    /// process may not ask the program for it.
     pub fn load(self) -> Result<Writer, InstanceError> {
         if !self.dir.exists()? {
             match self.create() {
@@ -65,13 +69,17 @@ impl Loader {
         lock.repair_sections()?;
         layout::remove_older_maps(&lock)?;
         self.check_limits()?;
-        match QuicLb::open(&self.dir) {
+        let mut repairs = take_back(&lock)?;
+        let mut writer = match QuicLb::open(&self.dir) {
             // Made by a build that could not, or before the kernel could.
             Ok(balancer) if balancer.maps.contexts.is_none() && decrypts() => self.repair(lock),
             Ok(balancer) => Writer::new(balancer, lock),
             Err(error) if error.is_repairable() => self.repair(lock),
             Err(error) => Err(error),
-        }
+        }?;
+        repairs.append(&mut writer.repairs);
+        writer.repairs = repairs;
+        Ok(writer)
     }
 
     fn create(&self) -> Result<Writer, InstanceError> {
@@ -119,18 +127,28 @@ impl Loader {
     fn repair(&self, lock: StateDirLock) -> Result<Writer, InstanceError> {
         let loaded = load_around(&self.dir)?;
         let build = loaded.build.clone();
+        let absent = loaded.absent();
+        let mut repairs: Vec<_> = absent
+            .map(|name| Repair::empty_map(&self.dir, name))
+            .collect();
         let (program, maps) = loaded.take(&self.dir)?;
         draw_seed(&maps)?;
         ProgramPins::open(&lock, PROGRAM)?.put(&program, &build)?;
-        Writer::new(
-            QuicLb {
-                dir: self.dir.clone(),
-                program,
-                maps,
-                registry: Registry::default(),
-            },
-            lock,
-        )
+        repairs.push(Repair::made_anew(
+            &self.dir,
+            Section::Programs,
+            PROGRAM,
+            format!("loaded anew, as program {}, around the maps", program.id()),
+        ));
+        let balancer = QuicLb {
+            dir: self.dir.clone(),
+            program,
+            maps,
+            registry: Registry::default(),
+        };
+        let mut writer = Writer::new(balancer, lock)?;
+        writer.repairs = repairs;
+        Ok(writer)
     }
 
     fn check_limits(&self) -> Result<(), InstanceError> {
@@ -190,6 +208,12 @@ pub(super) fn load_around(dir: &StateDir) -> Result<LoadedAround, InstanceError>
 }
 
 impl LoadedAround {
+    /// Names of the maps that there were not.
+    fn absent(&self) -> impl Iterator<Item = &'static str> + '_ {
+        let names = Maps::NAMES.into_iter();
+        names.filter(|name| !self.present.contains(name))
+    }
+
     /// The program and the maps; those that there were not are pinned.
     pub(super) fn take(self, dir: &StateDir) -> Result<(Program, Maps), InstanceError> {
         let present = self.present;

@@ -39,6 +39,7 @@ mod layout;
 mod live;
 mod loader;
 mod measure;
+mod mend;
 mod observe;
 mod probe;
 mod publish;
@@ -76,6 +77,7 @@ pub use instance::{QuicLb, Writer};
 pub use layout::{upgrade, upgrade_observed};
 pub use live::Published as LiveGeneration;
 pub use loader::Loader;
+pub use mend::{Repair, RepairAction};
 pub use observe::observe;
 pub use probe::{
     InterfaceProbe, KernelSupport, OffloadHint, ProbeSchema, ProgramOnHook, Queues, XdpSupport,

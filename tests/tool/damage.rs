@@ -1,23 +1,28 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Instances that lost something: found, named, and repaired by the next `apply` alone.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
+use guideway::error::ErrorKind;
 use guideway::kernel::attach::XdpLink;
 use guideway::kernel::map::{Map, MapKind, MapShape, Update};
+use guideway::kernel::program::Program;
 use guideway::kernel::publish::Generation;
+use guideway::kernel::statedir::META_MAP;
 use guideway::kernel::typed::DevMap;
-use guideway::quiclb::{Loader, StateRoot};
+use guideway::quiclb::{Loader, StateRoot, Status};
 use guideway::reason::Reason;
 use guideway::service::Spec;
 use serde_json::{json, Value};
 
+use crate::capabilities;
 use crate::harness::{
-    coded, draining, example, machine, poll, quiclb, quiclb_json, state, state_dir, Files, EXAMPLE,
-    INSTANCE,
+    coded, draining, example, machine, names_in, poll, quiclb, quiclb_json, state, state_dir,
+    Files, EXAMPLE, INSTANCE,
 };
 use crate::netns::{
     foreign_program, ifindex, ip, isolated, pin, veth, within, xdp_seen_by_ip, Kind, BPFFS,
@@ -260,6 +265,158 @@ fn pins_that_were_lost() {
             is_well();
             assert_eq!(targets().len(), 2, "{lost}");
         }
+    });
+}
+
+/// The number of each pinned map, by name.
+fn maps() -> BTreeMap<String, u32> {
+    let maps = state_dir().join("maps");
+    let id = |name: &str| Map::open_any(&maps.join(name)).expect("a map").id();
+    let names = names_in(&maps).into_iter();
+    names.map(|name| (name.clone(), id(&name))).collect()
+}
+
+fn running() -> Program {
+    Program::open(&state_dir().join("progs/gw_quiclb")).expect("a program")
+}
+
+#[test]
+fn maps_that_lost_their_pins_come_back_with_what_is_in_them() {
+    isolated("tool::lost_maps", || {
+        let (_files, spec) = applied("lost-maps");
+        let (before, program) = (maps(), running());
+        let (_, runs) = xdp_seen_by_ip("edge0").expect("a program");
+        let names: Vec<_> = before.keys().filter(|name| *name != META_MAP).collect();
+        let in_use = |name: &String| program.map_ids().contains(&before[name]);
+        assert!(names.iter().filter(|name| in_use(name)).count() > 10);
+        let each = names.iter().map(|name| vec![*name]);
+        for lost in each.chain([names.clone()]) {
+            for name in &lost {
+                fs::remove_file(state_dir().join("maps").join(name)).expect("removed");
+            }
+            let status = finding("lost-pin");
+            let findings = status["findings"].as_array().expect("a list").iter();
+            let named: Vec<_> = findings
+                .filter(|found| found["code"] == "lost-pin")
+                .collect();
+            assert_eq!(named.len(), lost.len(), "{status:#}");
+            let of = |list: &[&Value], name: &str| -> Value {
+                let ends = |entry: &&&Value| {
+                    let object = entry["object"].as_str().expect("text");
+                    object.ends_with(&format!("/maps/{name}"))
+                };
+                let found = list.iter().find(ends);
+                (*found.unwrap_or_else(|| panic!("{name}: {list:#?}"))).clone()
+            };
+            for name in &lost {
+                let found = of(&named, name);
+                let remedy = found["remedy"].as_str().expect("text");
+                assert!(
+                    remedy.starts_with("apply the specification again"),
+                    "{found}"
+                );
+                assert_eq!(remedy.contains("pins it again"), in_use(name), "{found}");
+            }
+
+            let applied = quiclb_json(&["apply", &spec]).exits(0).valid("apply");
+            assert_eq!(applied["result"], "repaired", "{applied:#}");
+            assert_eq!(applied["generation"], 1);
+            let repaired: Vec<_> = applied["repaired"]
+                .as_array()
+                .expect("a list")
+                .iter()
+                .collect();
+            assert_eq!(repaired.len(), lost.len(), "{repaired:#?}");
+            let now = maps();
+            for name in &lost {
+                let action = match in_use(name) {
+                    true => "pinned-again",
+                    false => "made-anew",
+                };
+                assert_eq!(of(&repaired, name)["action"], action, "{name}");
+                assert_eq!(now[*name] == before[*name], in_use(name), "{name}");
+            }
+            assert_eq!(xdp_seen_by_ip("edge0").expect("a program").1, runs);
+            is_well();
+            let applied = quiclb_json(&["apply", &spec]).exits(0).document();
+            assert_eq!(
+                (&applied["result"], &applied["repaired"]),
+                (&json!("unchanged"), &json!([]))
+            );
+        }
+        let text = {
+            fs::remove_file(state_dir().join("maps/gw_ql_flow")).expect("removed");
+            quiclb(&["apply", &spec]).exits(0).stdout
+        };
+        assert!(
+            text.contains(": repaired, generation 1\n")
+                && text.contains("maps/gw_ql_flow: pinned again"),
+            "{text}"
+        );
+    });
+}
+
+#[test]
+fn a_map_and_the_program_that_lost_their_pins() {
+    isolated("tool::lost_both", || {
+        let (_files, spec) = applied("lost-both");
+        let before = maps();
+        for lost in ["progs/gw_quiclb", "maps/gw_ql_flow", "maps/gw_ql_gen"] {
+            fs::remove_file(state_dir().join(lost)).expect("removed");
+        }
+        // The pinned link has the program, and that the maps.
+        let status = finding("lost-pin");
+        let findings = status["findings"].as_array().expect("a list").iter();
+        assert!(findings.filter(|found| found["code"] == "lost-pin").count() >= 2);
+        let applied = quiclb_json(&["apply", &spec]).exits(0).valid("apply");
+        assert_eq!(applied["result"], "repaired");
+        let actions = applied["repaired"].as_array().expect("a list").iter();
+        let actions: Vec<_> = actions.map(|repair| &repair["action"]).collect();
+        assert_eq!(actions, ["pinned-again", "pinned-again", "made-anew"]);
+        assert_eq!(maps(), before);
+        is_well();
+    });
+}
+
+/// Flows would be forgotten, and nobody would say so.
+#[test]
+fn a_lost_map_that_cannot_be_asked_for_is_not_made_anew() {
+    isolated("tool::lost_unseen", || {
+        let (_files, spec) = applied("lost-unseen");
+        let before = maps();
+        let limits = *Spec::from_json(EXAMPLE.as_bytes()).expect("valid").limits();
+        let dir = StateRoot::new(BPFFS).quiclb(INSTANCE.parse().expect("a UUID"));
+        for lost in [&["gw_ql_flow"][..], &["gw_ql_bound"]] {
+            for name in lost {
+                fs::remove_file(state_dir().join("maps").join(name)).expect("removed");
+            }
+            let there = state();
+            let few = std::thread::scope(|scope| {
+                let few = scope.spawn(|| {
+                    capabilities::keep(&capabilities::enough());
+                    let loaded = Loader::new(&dir, &limits).load().map(drop);
+                    (loaded, Status::of(&dir))
+                });
+                few.join().expect("a thread")
+            });
+            let error = few.0.expect_err("no right");
+            assert_eq!(error.kind(), ErrorKind::Permission, "{error}");
+            let message = error.to_string();
+            assert!(
+                message.contains("gw_ql_flow") && message.contains("CAP_SYS_ADMIN"),
+                "{message}"
+            );
+            let findings = few.1.expect("a status").findings;
+            let remedy = findings.iter().find_map(|found| {
+                let found = Some(found).filter(|found| found.object.ends_with("gw_ql_flow"));
+                found?.remedy.clone()
+            });
+            assert!(remedy.expect("a remedy").contains("CAP_SYS_ADMIN"));
+            assert_eq!(state(), there, "nothing is made");
+        }
+        quiclb(&["apply", &spec]).exits(0);
+        assert_eq!(maps()["gw_ql_flow"], before["gw_ql_flow"]);
+        is_well();
     });
 }
 

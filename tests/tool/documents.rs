@@ -131,7 +131,7 @@ fn what_was_applied_and_compared_has_its_keys() {
         has_keys(
             &applied,
             "schema instance_id result generation previous_generation publish_ms disruption \
-             warnings attachment findings",
+             warnings repaired attachment findings",
         );
         has_keys(
             &applied["attachment"],

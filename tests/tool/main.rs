@@ -24,6 +24,8 @@ mod upgrading;
 mod usage;
 mod watching;
 
+#[path = "../common/capabilities.rs"]
+mod capabilities;
 #[path = "../common/killing.rs"]
 mod killing;
 #[path = "../common/netns.rs"]

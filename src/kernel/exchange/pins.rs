@@ -7,7 +7,7 @@ use std::fmt;
 use super::Pins;
 use crate::error::ErrorKind;
 use crate::kernel::build::Build;
-use crate::kernel::map::MapShape;
+use crate::kernel::map::{Map, MapShape};
 use crate::kernel::program::Program;
 use crate::kernel::statedir::{Section, StateDir, StateDirLock};
 use crate::kernel::{PinError, SysError};
@@ -83,6 +83,52 @@ impl Programs {
     }
 }
 
+/// A map of an instance that is pinned no more.
+#[derive(Debug)]
+pub(crate) struct LostMap {
+    /// Its name.
+    pub(crate) name: &'static str,
+    /// The map, and the number of a program that uses it still; none if no program does. An error if
+    /// the process may not ask.
+    pub(crate) used: Result<Option<(Map, u32)>, SysError>,
+}
+
+/// Those maps of these names that are pinned no more, asked for at `programs` one after the other.
+///
+/// # Errors
+/// The directory cannot be read.
+pub(crate) fn lost_maps(
+    dir: &StateDir,
+    programs: &[&Program],
+    shapes: &BTreeMap<String, MapShape>,
+    names: impl IntoIterator<Item = &'static str>,
+) -> Result<Vec<LostMap>, SysError> {
+    let pinned = dir.pins(Section::Maps)?;
+    let names = names.into_iter();
+    let lost = names.filter(|name| !pinned.iter().any(|pin| pin == name));
+    let lost = lost.filter_map(|name| Some((name, shapes.get(name)?)));
+    Ok(lost
+        .map(|(name, shape)| LostMap {
+            name,
+            used: used_by(programs, shape),
+        })
+        .collect())
+}
+
+fn used_by(programs: &[&Program], shape: &MapShape) -> Result<Option<(Map, u32)>, SysError> {
+    for program in programs {
+        let map = program.map(shape).map_err(|error| SysError {
+            op: "ask the program for its map",
+            object: shape.name.clone(),
+            ..error
+        })?;
+        if let Some(map) = map {
+            return Ok(Some((map, program.id())));
+        }
+    }
+    Ok(None)
+}
+
 fn open(dir: &StateDir, pin: &str) -> Result<Option<Program>, PinError> {
     match Program::open(&dir.pin(Section::Programs, pin)) {
         Ok(program) => Ok(Some(program)),
@@ -129,21 +175,10 @@ impl<'l> ProgramPins<'l> {
         names: impl IntoIterator<Item = &'static str>,
     ) -> Result<(), SysError> {
         let dir = self.lock.dir();
-        let pinned = dir.pins(Section::Maps)?;
-        let lost = names
-            .into_iter()
-            .filter(|name| !pinned.iter().any(|pin| pin == name));
-        for (name, shape) in lost.filter_map(|name| Some((name, shapes.get(name)?))) {
-            for program in self.programs.all() {
-                let map = program.map(shape).map_err(|error| SysError {
-                    op: "ask the program for its map",
-                    object: name.to_owned(),
-                    ..error
-                })?;
-                if let Some(map) = map {
-                    map.pin(&dir.pin(Section::Maps, name))?;
-                    break;
-                }
+        let programs: Vec<_> = self.programs.all().collect();
+        for lost in lost_maps(dir, &programs, shapes, names)? {
+            if let Some((map, _)) = lost.used? {
+                map.pin(&dir.pin(Section::Maps, lost.name))?;
             }
         }
         Ok(())

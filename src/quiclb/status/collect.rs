@@ -24,6 +24,7 @@ use crate::quiclb::attachment::{index_of, mode_here, pinned_link, pinned_program
 use crate::quiclb::error::InstanceError;
 use crate::quiclb::finding::{Finding, FindingCode};
 use crate::quiclb::instance::{QuicLb, PROGRAM};
+use crate::quiclb::mend;
 use crate::quiclb::observe::observe;
 use crate::quiclb::stats::{ServiceStats, Stats};
 use crate::reason::Reason;
@@ -48,7 +49,14 @@ pub(super) fn collect(dir: &StateDir) -> Result<Status, InstanceError> {
         }
         Err(error) if error.is_repairable() => {
             let remedy = error.remedy().unwrap_or(APPLY);
-            partial(dir, abi, FindingCode::LostPin, &error, remedy)
+            let mut status = partial(dir, abi, FindingCode::LostPin, &error, remedy)?;
+            let lost = mend::findings(dir)?;
+            if matches!(error, InstanceError::Map(_)) && !lost.is_empty() {
+                // They tell more than the error, which names one of them.
+                status.findings.remove(0);
+            }
+            status.findings.splice(0..0, lost);
+            Ok(status)
         }
         Err(error) => Err(error),
     }
@@ -56,7 +64,11 @@ pub(super) fn collect(dir: &StateDir) -> Result<Status, InstanceError> {
 
 /// An instance with all its pins.
 fn whole(instance: &QuicLb, abi: Option<AbiVersion>) -> Result<Status, InstanceError> {
-    let mut findings = Vec::new();
+    let mut findings = match instance.maps.contexts {
+        Some(_) => Vec::new(),
+        // Without it an instance is whole, too, if the program does not decrypt.
+        None => mend::findings(instance.dir())?,
+    };
     let live = live(instance, &mut findings)?;
     let stats = instance.stats_of(live.as_ref())?;
     let (attachment, mode) = attachment(instance, live.as_ref(), &mut findings)?;

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Maps of an instance that lost their pins: what has them still, and how they come back.
+//!
+//! A map lives as long as a program that uses it. So a lost pin is no lost map while the program is
+//! pinned or attached: it gets the name again, with all that is in it, and no packet is missed. Only
+//! what nothing has any more is made anew.
+
+use serde::Serialize;
+
+use super::attachment::{pinned_link, pinned_programs};
+use super::error::InstanceError;
+use super::finding::{Finding, FindingCode};
+use super::instance::{shapes, Maps};
+use super::status::APPLY;
+use crate::kernel::exchange::{self, LostMap};
+use crate::kernel::keys;
+use crate::kernel::map::Map;
+use crate::kernel::probe::{lacking, Capability};
+use crate::kernel::program::{self, Program};
+use crate::kernel::statedir::{Section, StateDir, StateDirLock};
+use crate::kernel::SysError;
+
+/// Something that an instance had lost, and has again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct Repair {
+    /// The pin.
+    pub object: String,
+    /// How it came back.
+    pub action: RepairAction,
+    /// That in words, and what is lost all the same.
+    pub message: String,
+}
+
+/// How something came back that was lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum RepairAction {
+    /// The very object was pinned again: nothing is lost.
+    PinnedAgain,
+    /// Another one was made in its place.
+    MadeAnew,
+}
+
+impl Repair {
+    pub(super) fn pinned_again(
+        dir: &StateDir,
+        section: Section,
+        name: &str,
+        message: impl Into<String>,
+    ) -> Self {
+        Self {
+            object: dir.pin(section, name).display().to_string(),
+            action: RepairAction::PinnedAgain,
+            message: message.into(),
+        }
+    }
+
+    /// A map that nothing had any more.
+    pub(super) fn empty_map(dir: &StateDir, name: &str) -> Self {
+        let lost = Maps::content(name);
+        Self::made_anew(
+            dir,
+            Section::Maps,
+            name,
+            format!("made anew and empty, as nothing had it any more: {lost}"),
+        )
+    }
+
+    pub(super) fn made_anew(
+        dir: &StateDir,
+        section: Section,
+        name: &str,
+        message: impl Into<String>,
+    ) -> Self {
+        Self {
+            action: RepairAction::MadeAnew,
+            ..Self::pinned_again(dir, section, name, message)
+        }
+    }
+}
+
+/// The maps of an instance that are pinned no more.
+pub(super) fn lost_maps(dir: &StateDir) -> Result<Vec<LostMap>, InstanceError> {
+    let shapes = shapes(dir)?;
+    let pinned = pinned_programs(dir)?;
+    let linked = match pinned_link(dir)? {
+        Some(link) => Some(link.state()?.program_id).filter(|id| pinned.with_id(*id).is_none()),
+        None => None,
+    };
+    // One whose pin was lost, too, has the maps all the same.
+    let unpinned = linked.and_then(program::by_id);
+    let mut programs: Vec<_> = unpinned.iter().chain(pinned.all()).collect();
+    let maps = pinned_maps(dir);
+    programs.retain(|program| works_on(&maps, program));
+
+    let mut lost = exchange::lost_maps(dir, &programs, &shapes, Maps::NAMES)?;
+    for map in &mut lost {
+        if !Maps::is_programs(map.name) {
+            map.used = Ok(None);
+        } else if let (Some(id), None, Ok(None)) = (linked, &unpinned, &map.used) {
+            let refused = SysError::new("open program", id, nix::libc::EPERM);
+            map.used = Err(lacking(refused, &[Capability::SysAdmin]));
+        }
+    }
+    // Only a program that decrypts has it, and no other lacks it.
+    programs.truncate(1);
+    let keys = exchange::lost_maps(dir, &programs, &shapes, [keys::MAP])?;
+    lost.extend(
+        keys.into_iter()
+            .filter(|map| matches!(map.used, Ok(Some(_)))),
+    );
+    Ok(lost)
+}
+
+/// The numbers of those pinned maps that programs use.
+pub(super) fn pinned_maps(dir: &StateDir) -> Vec<u32> {
+    let names = Maps::NAMES
+        .into_iter()
+        .filter(|name| Maps::is_programs(name));
+    let maps = names.filter_map(|name| Map::open_any(&dir.pin(Section::Maps, name)).ok());
+    maps.map(|map| map.id()).collect()
+}
+
+/// Whether a program works on any of an instance's pinned maps. Where all of them are lost, nothing
+/// speaks against it.
+pub(super) fn works_on(maps: &[u32], program: &Program) -> bool {
+    let mut used = program.map_ids().iter();
+    maps.is_empty() || used.any(|id| maps.contains(id))
+}
+
+/// Pins those maps again that a program of the instance uses still, and makes those anew that are user
+/// space's alone. What programs use and none has is left to whoever loads one.
+///
+/// # Errors
+/// The process may not open maps by number, which takes CAP_SYS_ADMIN: nothing is made in the place of
+/// a map that may be in use.
+pub(super) fn take_back(lock: &StateDirLock) -> Result<Vec<Repair>, InstanceError> {
+    let dir = lock.dir();
+    // All or nothing: who may not ask for one changes nothing.
+    let lost = lost_maps(dir)?.into_iter();
+    let lost = lost.map(|map| Ok((map.name, map.used?)));
+    let lost = lost.collect::<Result<Vec<_>, SysError>>()?;
+    if lost.is_empty() {
+        return Ok(Vec::new());
+    }
+    let shapes = shapes(dir)?;
+    let mut repairs = Vec::new();
+    for (name, used) in lost {
+        let path = dir.pin(Section::Maps, name);
+        match (used, shapes.get(name)) {
+            (Some((map, program)), _) => {
+                map.pin(&path)?;
+                let message = format!(
+                    "pinned again, with all that is in it: program {program} has used it all along"
+                );
+                repairs.push(Repair::pinned_again(dir, Section::Maps, name, message));
+            }
+            (None, Some(shape)) if !Maps::is_programs(name) => {
+                Map::create(shape, None)?.pin(&path)?;
+                repairs.push(Repair::empty_map(dir, name));
+            }
+            (None, _) => {}
+        }
+    }
+    Ok(repairs)
+}
+
+/// A finding for each map that is pinned no more.
+pub(super) fn findings(dir: &StateDir) -> Result<Vec<Finding>, InstanceError> {
+    let lost = lost_maps(dir)?.into_iter();
+    Ok(lost.map(|lost| finding(dir, &lost)).collect())
+}
+
+fn finding(dir: &StateDir, lost: &LostMap) -> Finding {
+    let path = dir.pin(Section::Maps, lost.name);
+    let what = format!("the map {} has lost its pin", lost.name);
+    let (message, remedy) = match &lost.used {
+        Ok(Some((_, program))) => (
+            format!("{what}; program {program} uses it still"),
+            format!("{APPLY}: that pins it again, with all that is in it"),
+        ),
+        Ok(None) => (
+            format!(
+                "{what}, and nothing has it any more: {}",
+                Maps::content(lost.name)
+            ),
+            format!("{APPLY}: that makes an empty one"),
+        ),
+        Err(error) => (
+            format!("{what}; whether a program uses it still is not known: {error}"),
+            format!("{APPLY}, with CAP_SYS_ADMIN: that pins it again if it is in use"),
+        ),
+    };
+    Finding::new(FindingCode::LostPin, path.display(), message, remedy)
+}
