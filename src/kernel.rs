@@ -25,6 +25,7 @@ pub mod program;
 pub mod publish;
 pub mod random;
 pub mod record;
+pub mod repair;
 pub mod ring;
 pub mod routine;
 pub mod routing;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use guideway::egress::apply::How;
 use guideway::egress::document::{apply, ApplyDocument, ApplyResult, Error, InterfaceName};
+use guideway::egress::Repair;
 use guideway::kernel::statedir::{PublisherLock, StateDir, StateError};
 
 use crate::args::ApplyArgs;
@@ -47,16 +48,24 @@ pub(crate) fn publisher(state: &StateDir) -> Result<Option<PublisherLock>, Failu
     }
 }
 
+/// A line for each thing that had been lost.
+pub(crate) fn repairs_text(repairs: &[Repair]) -> String {
+    let line = |repair: &Repair| format!("  {}: {}\n", repair.object, repair.message);
+    repairs.iter().map(line).collect()
+}
+
 fn text(applied: &ApplyDocument) -> String {
     let mut text = match applied.result {
         ApplyResult::Created => "instance created\n".to_owned(),
         ApplyResult::Changed => "changed\n".to_owned(),
+        ApplyResult::Repaired => "repaired\n".to_owned(),
         ApplyResult::Unchanged => "nothing changed\n".to_owned(),
         ApplyResult::Partial => "NOT ALL OF IT: apply it again to do the rest\n".to_owned(),
     };
     if let Some(error) = &applied.not_applied {
         text.push_str(&format!("  failed: {} [{}]\n", error.message, error.kind));
     }
+    text.push_str(&repairs_text(&applied.repaired));
     if applied.configuration {
         text.push_str("  published the configuration\n");
     }

@@ -143,6 +143,14 @@ pub(super) enum Holder {
 }
 
 impl Holder {
+    /// The number of the program that it runs, as far as is known; none if that cannot be read.
+    pub(super) fn known_program(&self) -> Option<u32> {
+        match self {
+            Self::Tcx(link) => Some(link.state().ok()?.program_id),
+            Self::Clsact(_, known) => Some(*known),
+        }
+    }
+
     /// The program, of those of the instance, that the interface with this index runs through it; none
     /// if it runs no such, or is gone.
     pub(super) fn runs<'p>(
@@ -289,48 +297,53 @@ impl Egress {
 
     /// What holds the program on interfaces, in the order of their indices.
     pub(super) fn holders(&self) -> Result<Vec<(u32, Holder)>, AttachmentError> {
-        let mut holders = Vec::new();
-        for name in self.dir.pins(Section::Links)? {
-            let Some((ifindex, kind)) = name.split_once('-') else {
-                continue;
-            };
-            let Ok(ifindex) = ifindex.parse() else {
-                continue;
-            };
-            let holder = match kind {
-                LINK => self.link(ifindex)?.map(Holder::Tcx),
-                FILTER => self.filter(ifindex)?.map(|known| {
-                    let filter = known.filter(ifindex);
-                    Holder::Clsact(filter, known.program_id)
-                }),
-                _ => None,
-            };
-            holders.extend(holder.map(|holder| (ifindex, holder)));
-        }
-        holders.sort_by_key(|(ifindex, _)| *ifindex);
-        Ok(holders)
+        holders(&self.dir)
     }
+}
 
-    fn link(&self, ifindex: u32) -> Result<Option<TcxLink>, AttachmentError> {
-        let path = self.dir.pin(Section::Links, &pin(ifindex, LINK));
-        match TcxLink::open(&path) {
-            Ok(link) => Ok(Some(link)),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    fn filter(&self, ifindex: u32) -> Result<Option<FilterRecord>, AttachmentError> {
-        let path = self.dir.pin(Section::Links, &pin(ifindex, FILTER));
-        let bytes = match record::read(&path, RECORD) {
-            Ok(bytes) => bytes,
-            Err(RecordError::Open(error)) if error.is_not_found() => return Ok(None),
-            Err(error) => return Err(error.into()),
+/// What holds the program of the instance of a directory on interfaces, in the order of their indices.
+pub(super) fn holders(dir: &StateDir) -> Result<Vec<(u32, Holder)>, AttachmentError> {
+    let mut holders = Vec::new();
+    for name in dir.pins(Section::Links)? {
+        let Some((ifindex, kind)) = name.split_once('-') else {
+            continue;
         };
-        let known = serde_json::from_slice(&bytes);
-        let corrupt = |error| AttachmentError::Corrupt { ifindex, error };
-        known.map(Some).map_err(corrupt)
+        let Ok(ifindex) = ifindex.parse() else {
+            continue;
+        };
+        let holder = match kind {
+            LINK => link(dir, ifindex)?.map(Holder::Tcx),
+            FILTER => filter(dir, ifindex)?.map(|known| {
+                let filter = known.filter(ifindex);
+                Holder::Clsact(filter, known.program_id)
+            }),
+            _ => None,
+        };
+        holders.extend(holder.map(|holder| (ifindex, holder)));
     }
+    holders.sort_by_key(|(ifindex, _)| *ifindex);
+    Ok(holders)
+}
+
+fn link(dir: &StateDir, ifindex: u32) -> Result<Option<TcxLink>, AttachmentError> {
+    let path = dir.pin(Section::Links, &pin(ifindex, LINK));
+    match TcxLink::open(&path) {
+        Ok(link) => Ok(Some(link)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn filter(dir: &StateDir, ifindex: u32) -> Result<Option<FilterRecord>, AttachmentError> {
+    let path = dir.pin(Section::Links, &pin(ifindex, FILTER));
+    let bytes = match record::read(&path, RECORD) {
+        Ok(bytes) => bytes,
+        Err(RecordError::Open(error)) if error.is_not_found() => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let known = serde_json::from_slice(&bytes);
+    let corrupt = |error| AttachmentError::Corrupt { ifindex, error };
+    known.map(Some).map_err(corrupt)
 }
 
 impl Writer {
@@ -350,7 +363,7 @@ impl Writer {
         options: &tc::Options,
     ) -> Result<Attached, AttachmentError> {
         let programs = Programs::open(&self.dir, PROGRAM).map_err(AttachError::from)?;
-        if let Some(link) = self.link(ifindex)? {
+        if let Some(link) = link(&self.dir, ifindex)? {
             let state = link.state()?;
             if state.ifindex == Some(ifindex) {
                 if programs.with_id(state.program_id).is_none() {
@@ -361,7 +374,7 @@ impl Writer {
             // The interface that had this index is gone.
             self.lock.unpin(Section::Links, &pin(ifindex, LINK))?;
         }
-        if let Some(known) = self.filter(ifindex)? {
+        if let Some(known) = filter(&self.dir, ifindex)? {
             let filter = known.filter(ifindex);
             let holder = Holder::Clsact(known.filter(ifindex), known.program_id);
             let there = holder.runs(ifindex, programs.all())?;
@@ -440,11 +453,11 @@ impl Writer {
     /// The filter runs another program by now, which is left alone, or the kernel refuses.
     pub fn detach(&mut self, ifindex: u32) -> Result<bool, AttachmentError> {
         let mut was_there = false;
-        if let Some(link) = self.link(ifindex)? {
+        if let Some(link) = link(&self.dir, ifindex)? {
             was_there |= link.detach()?;
             self.lock.unpin(Section::Links, &pin(ifindex, LINK))?;
         }
-        if let Some(known) = self.filter(ifindex)? {
+        if let Some(known) = filter(&self.dir, ifindex)? {
             let filter = known.filter(ifindex);
             let program_id = match self.runs_ours(&filter) {
                 Ok(true) => self.program.id(),

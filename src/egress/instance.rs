@@ -16,6 +16,7 @@ use crate::kernel::exchange::Settled;
 use crate::kernel::map::{Map, MapKind, MapShape};
 use crate::kernel::netdev;
 use crate::kernel::program::Program;
+use crate::kernel::repair::Repair;
 use crate::kernel::snapshot::Slots;
 use crate::kernel::statedir::{Section, StateDir, StateDirLock, EGRESS_META_MAP};
 use crate::kernel::typed::{Array, Hash, PerCpuArray, Trie};
@@ -67,6 +68,18 @@ impl Maps {
         "gw_eg_stat",
         "gw_eg_events",
     ];
+
+    /// What it means that what was in the map of this name is gone.
+    pub(super) fn content(name: &str) -> &'static str {
+        match name {
+            "gw_pins" | "gw_flow_pins" => "pins are forgotten, and addresses go by the table",
+            "gw_tenants" => "interfaces are no tenants' until they are served again",
+            "gw_routes" => "routes have to be written again",
+            "gw_groups" | "gw_eg_config" => "what was in force is published again",
+            "gw_pin_use" | "gw_shardstat" | "gw_eg_stat" => "what it counted begins at zero",
+            _ => "what was in it is made again as it is needed",
+        }
+    }
 
     /// Takes each map from where `take` finds it.
     pub(super) fn from(
@@ -273,6 +286,7 @@ pub struct Writer {
     pub(super) sweeper: Option<Sweeper>,
     /// What an exchange came to that was found interrupted, until somebody exchanges again.
     pub(super) settled: Settled,
+    repairs: Vec<Repair>,
 }
 
 impl Deref for Writer {
@@ -305,8 +319,19 @@ impl Writer {
             marks,
             sweeper: None,
             settled: Settled::Sound,
+            repairs: Vec::new(),
         };
         writer.settle_program()?;
         Ok(writer)
+    }
+
+    pub(super) fn with(self, repairs: Vec<Repair>) -> Self {
+        Self { repairs, ..self }
+    }
+
+    /// What the instance had lost when it was opened, and has again.
+    #[must_use]
+    pub fn repairs(&self) -> &[Repair] {
+        &self.repairs
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::error::InstanceError;
 use super::instance::{limits, meta_shape, shapes, Egress, Maps, Writer, PATIENCE, PROGRAM};
 use super::limits::Limits;
+use super::mend::take_back;
 use super::migrate::{settle, Settled};
 use crate::abi;
 use crate::kernel::build::Build;
@@ -15,6 +16,7 @@ use crate::kernel::map::{Map, Update};
 use crate::kernel::netdev;
 use crate::kernel::object::Object;
 use crate::kernel::program::Program;
+use crate::kernel::repair::Repair;
 use crate::kernel::statedir::{
     AbiVersion, Draft, Section, StateDir, StateDirLock, StateError, EGRESS_META_MAP,
 };
@@ -70,7 +72,7 @@ impl Loader {
     /// A new instance appears whole or not at all. In an existing one, a map that has lost its pin is
     /// pinned again, with all that is in it, if a pinned program uses it still; that takes
     /// CAP_SYS_ADMIN. A program or map that is missing beyond that is made again around those that are
-    /// there.
+    /// there. [`Writer::repairs`] says what was done.
     ///
     /// # Errors
     /// The lock is held by another process, the state is of another version or was made with other
@@ -132,19 +134,20 @@ impl Loader {
     /// Takes back the maps that the program has still. If that is not all, loads it anew around the
     /// maps that are there, and pins what was missing.
     fn repair(&self, lock: StateDirLock) -> Result<Writer, InstanceError> {
-        let shapes = shapes(&limits(&self.dir)?)?;
-        ProgramPins::open(&lock, PROGRAM)?.take_back(&shapes, Maps::NAMES)?;
+        let mut repairs = take_back(&lock)?;
         match Egress::open(&self.dir) {
             Err(error) if error.is_repairable() => {}
-            opened => return Writer::new(opened?, lock),
+            opened => return Ok(Writer::new(opened?, lock)?.with(repairs)),
         }
         let (mut object, missing) = load_around(&self.dir)?;
         for &name in &missing {
             let map = object.take_map(name)?;
             map.pin(&self.dir.pin(Section::Maps, name))?;
+            repairs.push(Repair::empty_map(&self.dir, name, Maps::content(name)));
         }
         ProgramPins::open(&lock, PROGRAM)?.put(&object.program, &build())?;
-        let writer = Writer::new(Egress::open(&self.dir)?, lock)?;
+        repairs.push(Repair::program(&self.dir, PROGRAM, object.program.id()));
+        let writer = Writer::new(Egress::open(&self.dir)?, lock)?.with(repairs);
         writer.publish_stored(&missing)?;
         Ok(writer)
     }

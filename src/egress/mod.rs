@@ -32,6 +32,7 @@ mod limits;
 mod live;
 mod loader;
 mod loop_report;
+mod mend;
 pub mod migrate;
 pub mod pins;
 mod plan;
@@ -53,6 +54,7 @@ pub use crate::kernel::build::Build;
 pub use crate::kernel::exchange::{
     Aborted, ProgramChange, Seen, SeenHow, Step as UpgradeStep, UpgradeKind,
 };
+pub use crate::kernel::repair::{Repair, RepairAction};
 pub use attachment::{interfaces_of, Attached, AttachmentError, AttachmentView};
 pub use census::{ForeignRoute, RouteCensus};
 pub use counters::Stats;

@@ -21,6 +21,7 @@ use crate::kernel::exchange::{
     Role, Seen, Settled, Step, Stopped, UpgradeKind,
 };
 use crate::kernel::program::Program;
+use crate::kernel::repair::Repair;
 use crate::kernel::statedir::Section;
 use crate::kernel::tc::AttachError;
 use crate::kernel::{PinError, SysError};
@@ -43,6 +44,8 @@ pub struct Upgraded {
     /// where an upgrade was undone that had come to no interface.
     #[serde(flatten)]
     pub program: ProgramChange,
+    /// What the instance had lost, and has again.
+    pub repaired: Vec<Repair>,
     /// What became of each interface that the program is on, or should be: it is a tenant's.
     pub interfaces: Vec<HookUpgraded>,
     /// Milliseconds that the exchange took on the interface where it took longest: its packets meet
@@ -309,13 +312,11 @@ impl Writer {
                 },
             })
             .collect();
-        Ok(report(
-            kind,
-            old,
-            new,
-            self.with_idle(interfaces)?,
-            &outcome,
-        ))
+        let interfaces = self.with_idle(interfaces)?;
+        Ok(Upgraded {
+            repaired: self.repairs().to_vec(),
+            ..report(kind, old, new, interfaces, &outcome)
+        })
     }
 
     /// With the interfaces of tenants that the program is not attached to, in order.
@@ -351,6 +352,7 @@ impl Writer {
             done: true,
             cancelled: false,
             program: ProgramChange::new(program()?, program()?),
+            repaired: self.repairs().to_vec(),
             interfaces: self.with_idle(interfaces.collect())?,
             swap_ms: None,
             seen: Seen::UNCHANGED,
@@ -407,6 +409,7 @@ fn report(
         done: outcome.done,
         cancelled: false,
         program: ProgramChange::new((&old.0, old.1), (&new.0, new.1)),
+        repaired: Vec::new(),
         interfaces,
         swap_ms: swapped.then_some(outcome.longest.as_secs_f64() * 1_000.0),
         seen: outcome.verification.into(),

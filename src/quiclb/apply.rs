@@ -17,7 +17,6 @@ use super::hardware::{is_on_card, HardwareAcknowledged, HardwareLb, HardwareWrit
 use super::instance::{QuicLb, Writer};
 use super::loader::Loader;
 use super::measure::Before;
-use super::mend::Repair;
 use super::observe::observe_for;
 use super::publish::Publication;
 use super::root_array::refuse;
@@ -26,6 +25,7 @@ use crate::error::ErrorKind;
 use crate::id::InstanceId;
 use crate::kernel::attach::{interface_index, AttachError};
 use crate::kernel::clock;
+use crate::kernel::repair::Repair;
 use crate::kernel::statedir::StateRoot;
 use crate::plan::{
     plan, Base, Check, CheckCode, CheckResult, Live, Options, Plan, PlanFile, PlanResult,

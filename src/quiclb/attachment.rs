@@ -4,7 +4,6 @@
 use super::detach::take_off;
 use super::error::{DetachError, InstanceError};
 use super::instance::{QuicLb, Writer, PROGRAM};
-use super::mend::Repair;
 use super::root_array::refuse_in_array;
 use crate::error::ErrorKind;
 use crate::id::InterfaceName;
@@ -13,6 +12,7 @@ use crate::kernel::attach::{
     LinkState, Mode, Occupant, XdpLink,
 };
 use crate::kernel::exchange::Programs;
+use crate::kernel::repair::Repair;
 use crate::kernel::statedir::{Section, StateDir, StateDirLock, StateError};
 use crate::kernel::PinError;
 use crate::plan::Hook;

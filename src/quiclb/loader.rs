@@ -8,7 +8,7 @@ use super::error::InstanceError;
 use super::hardware::refuse_card;
 use super::instance::{entries, meta, shapes, Maps, QuicLb, Writer, PATIENCE, PROGRAM};
 use super::layout::{self, require_current};
-use super::mend::{take_back, Repair};
+use super::mend::take_back;
 use crate::abi;
 use crate::kernel::build::Build;
 use crate::kernel::exchange::ProgramPins;
@@ -17,6 +17,7 @@ use crate::kernel::map::{Map, MapShape};
 use crate::kernel::object::{self, Object};
 use crate::kernel::program::Program;
 use crate::kernel::random;
+use crate::kernel::repair::Repair;
 use crate::kernel::statedir::{AbiVersion, Section, StateDir, StateDirLock, StateError};
 use crate::plan::room_cells;
 use crate::service::Limits;
@@ -129,17 +130,12 @@ impl Loader {
         let build = loaded.build.clone();
         let absent = loaded.absent();
         let mut repairs: Vec<_> = absent
-            .map(|name| Repair::empty_map(&self.dir, name))
+            .map(|name| Repair::empty_map(&self.dir, name, Maps::content(name)))
             .collect();
         let (program, maps) = loaded.take(&self.dir)?;
         draw_seed(&maps)?;
         ProgramPins::open(&lock, PROGRAM)?.put(&program, &build)?;
-        repairs.push(Repair::made_anew(
-            &self.dir,
-            Section::Programs,
-            PROGRAM,
-            format!("loaded anew, as program {}, around the maps", program.id()),
-        ));
+        repairs.push(Repair::program(&self.dir, PROGRAM, program.id()));
         let balancer = QuicLb {
             dir: self.dir.clone(),
             program,

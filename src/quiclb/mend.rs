@@ -5,8 +5,6 @@
 //! pinned or attached: it gets the name again, with all that is in it, and no packet is missed. Only
 //! what nothing has any more is made anew.
 
-use serde::Serialize;
-
 use super::attachment::{pinned_link, pinned_programs};
 use super::error::InstanceError;
 use super::finding::{Finding, FindingCode};
@@ -17,71 +15,9 @@ use crate::kernel::keys;
 use crate::kernel::map::Map;
 use crate::kernel::probe::{lacking, Capability};
 use crate::kernel::program::{self, Program};
+use crate::kernel::repair::Repair;
 use crate::kernel::statedir::{Section, StateDir, StateDirLock};
 use crate::kernel::SysError;
-
-/// Something that an instance had lost, and has again.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[non_exhaustive]
-pub struct Repair {
-    /// The pin.
-    pub object: String,
-    /// How it came back.
-    pub action: RepairAction,
-    /// That in words, and what is lost all the same.
-    pub message: String,
-}
-
-/// How something came back that was lost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
-pub enum RepairAction {
-    /// The very object was pinned again: nothing is lost.
-    PinnedAgain,
-    /// Another one was made in its place.
-    MadeAnew,
-}
-
-impl Repair {
-    pub(super) fn pinned_again(
-        dir: &StateDir,
-        section: Section,
-        name: &str,
-        message: impl Into<String>,
-    ) -> Self {
-        Self {
-            object: dir.pin(section, name).display().to_string(),
-            action: RepairAction::PinnedAgain,
-            message: message.into(),
-        }
-    }
-
-    /// A map that nothing had any more.
-    pub(super) fn empty_map(dir: &StateDir, name: &str) -> Self {
-        let lost = Maps::content(name);
-        Self::made_anew(
-            dir,
-            Section::Maps,
-            name,
-            format!("made anew and empty, as nothing had it any more: {lost}"),
-        )
-    }
-
-    pub(super) fn made_anew(
-        dir: &StateDir,
-        section: Section,
-        name: &str,
-        message: impl Into<String>,
-    ) -> Self {
-        Self {
-            action: RepairAction::MadeAnew,
-            ..Self::pinned_again(dir, section, name, message)
-        }
-    }
-}
 
 /// The maps of an instance that are pinned no more.
 pub(super) fn lost_maps(dir: &StateDir) -> Result<Vec<LostMap>, InstanceError> {
@@ -154,14 +90,11 @@ pub(super) fn take_back(lock: &StateDirLock) -> Result<Vec<Repair>, InstanceErro
         match (used, shapes.get(name)) {
             (Some((map, program)), _) => {
                 map.pin(&path)?;
-                let message = format!(
-                    "pinned again, with all that is in it: program {program} has used it all along"
-                );
-                repairs.push(Repair::pinned_again(dir, Section::Maps, name, message));
+                repairs.push(Repair::had_back(dir, name, program));
             }
             (None, Some(shape)) if !Maps::is_programs(name) => {
                 Map::create(shape, None)?.pin(&path)?;
-                repairs.push(Repair::empty_map(dir, name));
+                repairs.push(Repair::empty_map(dir, name, Maps::content(name)));
             }
             (None, _) => {}
         }

@@ -77,7 +77,6 @@ pub use instance::{QuicLb, Writer};
 pub use layout::{upgrade, upgrade_observed};
 pub use live::Published as LiveGeneration;
 pub use loader::Loader;
-pub use mend::{Repair, RepairAction};
 pub use observe::observe;
 pub use probe::{
     InterfaceProbe, KernelSupport, OffloadHint, ProbeSchema, ProgramOnHook, Queues, XdpSupport,
@@ -99,6 +98,7 @@ pub use crate::kernel::build::Build;
 pub use crate::kernel::exchange::{
     Aborted, ProgramChange, Seen, SeenHow, Step as UpgradeStep, UpgradeKind,
 };
+pub use crate::kernel::repair::{Repair, RepairAction};
 pub use crate::kernel::statedir::{StateDir, StateRoot};
 pub use crate::plan::{plan, Options, Plan, World};
 pub use crate::service::Spec;

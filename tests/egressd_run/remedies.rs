@@ -199,6 +199,9 @@ fn what_was_lost_of_the_state_is_made_again_by_a_start() {
         assert_eq!(error["faults"], Value::Array(Vec::new()));
         daemon.stop();
         let daemon = node.ready(&[SELDOM]);
+        let told = daemon.messages("state").into_iter();
+        let told = told.filter(|line| line.contains("gw_eg_stat: pinned again"));
+        assert_eq!(told.count(), 1, "{}", daemon.log());
         Ran::with("egressd", &["status"]).exits(0);
         assert_eq!(send(1), Some(0x10));
         daemon.stop();

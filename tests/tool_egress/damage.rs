@@ -116,14 +116,72 @@ fn pins_that_were_lost_are_named_and_made_again() {
                 "{message}"
             );
             assert_eq!(dump(), before, "looking changes nothing");
-            egressd(mend).exits(0);
+            let mended = egressd_json(mend).exits(0).object();
             is_well();
             assert_eq!(
                 id(),
                 was,
                 "{lost}: another map, which forgets what was in it"
             );
+            let repaired = &mended["repaired"];
+            assert_eq!(
+                repaired.as_array().map(Vec::len),
+                Some(1),
+                "{lost}: {mended}"
+            );
+            assert_eq!(repaired[0]["object"], json!(path));
+            // Another program has to be exchanged for the one that runs.
+            let (action, result) = match was {
+                Some(_) => ("pinned-again", "repaired"),
+                None => ("made-anew", "changed"),
+            };
+            assert_eq!(repaired[0]["action"], action);
+            if mend[0] == "apply" {
+                assert_eq!(mended["result"], result, "{lost}");
+            }
         }
+    });
+}
+
+/// The program is on interfaces still, and has every map.
+#[test]
+fn maps_are_had_back_from_a_program_that_lost_its_pin_too() {
+    isolated("tool_egress::lost_program_and_maps", || {
+        let (_files, spec) = applied("lost-program");
+        let maps = ["gw_pins", "gw_routes", "gw_eg_stat"].map(|map| format!("maps/{map}"));
+        let ids = || {
+            maps.clone().map(|map| {
+                let map = Map::open_any(&directory().join(map));
+                map.expect("a map").id()
+            })
+        };
+        let before = ids();
+        for lost in maps.iter().map(String::as_str).chain(["progs/gw_egress"]) {
+            fs::remove_file(directory().join(lost)).expect("removed");
+        }
+        let applied = egressd_json(&["apply", &spec]).exits(0).object();
+        let repaired = applied["repaired"].as_array().expect("a list").len();
+        assert_eq!((repaired, ids()), (4, before), "{applied}");
+        is_well();
+    });
+}
+
+/// Taken off as well, nothing has the map any more.
+#[test]
+fn what_nothing_has_any_more_is_made_anew_and_that_is_said() {
+    isolated("tool_egress::lost_for_good", || {
+        let (_files, spec) = applied("lost-for-good");
+        for interface in ["tap0", "tap1"] {
+            egressd(&["detach", "--interface", interface, "--keep-tenant"]).exits(0);
+        }
+        for lost in ["maps/gw_pins", "progs/gw_egress"] {
+            fs::remove_file(directory().join(lost)).expect("removed");
+        }
+        let text = egressd(&["apply", &spec]).exits(0).stdout;
+        for part in ["made anew and empty", "pins are forgotten", "loaded anew"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        is_well();
     });
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! The state that the daemon publishes in, and the right to do so.
 
-use guideway::egress::{Limits, Loader, SeenHow, UpgradeError, Upgraded};
+use guideway::egress::{Limits, Loader, Repair, SeenHow, UpgradeError, Upgraded};
 use guideway::error::ErrorKind;
 use guideway::group::HashMode;
 use guideway::kernel::statedir::{PublisherLock, StateDir};
@@ -13,6 +13,8 @@ use crate::tool::Failure;
 pub(crate) struct Opened {
     pub(crate) dir: StateDir,
     pub(crate) made: bool,
+    /// What it had lost, and has again.
+    pub(crate) repaired: Vec<Repair>,
     /// What became of a program that was not this build's, or not on every interface; none if it was.
     pub(crate) upgraded: Option<Result<Upgraded, UpgradeError>>,
     _publisher: PublisherLock,
@@ -40,6 +42,7 @@ pub(crate) fn open(config: &Config) -> Result<Opened, Failure> {
     let upgraded = Some(writer.upgrade()).filter(|result| !result.as_ref().is_ok_and(unchanged));
     Ok(Opened {
         made,
+        repaired: writer.repairs().to_vec(),
         upgraded,
         _publisher: publisher,
         dir: dir.clone(),

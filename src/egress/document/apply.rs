@@ -12,6 +12,7 @@ use crate::egress::{resolve, InstanceError, Limits, Loader, Published};
 use crate::egress_spec::{Spec, SpecDigest, Warning};
 use crate::error::ErrorKind;
 use crate::group::{Change, Class};
+use crate::kernel::repair::Repair;
 use crate::kernel::statedir::StateDir;
 
 /// What applying a specification changed.
@@ -26,6 +27,8 @@ pub struct ApplyDocument {
     pub digest: SpecDigest,
     /// What it came to.
     pub result: ApplyResult,
+    /// What the instance had lost, and has again.
+    pub repaired: Vec<Repair>,
     /// Why it was not done to its end; null if it was.
     pub not_applied: Option<NotApplied>,
     /// Whether another configuration was published.
@@ -72,6 +75,8 @@ pub enum ApplyResult {
     Created,
     /// Something was changed.
     Changed,
+    /// Everything was as the specification says, but for what had been lost, and is back.
+    Repaired,
     /// Everything was as the specification says.
     Unchanged,
     /// Some of it was done; applying it again does the rest.
@@ -155,13 +160,15 @@ pub fn apply(
     let result = match (&not_applied, existed) {
         (Some(_), _) => ApplyResult::Partial,
         (None, false) => ApplyResult::Created,
-        (None, true) if applied.is_empty() => ApplyResult::Unchanged,
-        (None, true) => ApplyResult::Changed,
+        (None, true) if !applied.is_empty() => ApplyResult::Changed,
+        (None, true) if !writer.repairs().is_empty() => ApplyResult::Repaired,
+        (None, true) => ApplyResult::Unchanged,
     };
     let tenants = wanted.tenants.iter();
     let tenants = tenants.flat_map(|tenant| tenant.interfaces.keys());
     Ok(ApplyDocument {
         result,
+        repaired: writer.repairs().to_vec(),
         not_applied,
         interface_warnings: interfaces.advice(tenants),
         ..ApplyDocument::of(&applied, &interfaces, spec)
@@ -175,6 +182,7 @@ impl ApplyDocument {
             schema: ApplySchema::V1,
             digest: spec.digest(),
             result: ApplyResult::Changed,
+            repaired: Vec::new(),
             not_applied: None,
             configuration: applied.encap,
             groups: applied.published.iter().map(GroupApplied::from).collect(),

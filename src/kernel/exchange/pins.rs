@@ -164,26 +164,6 @@ impl<'l> ProgramPins<'l> {
         &self.programs
     }
 
-    /// Pins those maps again that are pinned no more and that one of the programs uses still: what is
-    /// in them lives as long as the program. Takes CAP_SYS_ADMIN if there is such a map.
-    ///
-    /// # Errors
-    /// The process may not open maps by number, or the kernel refuses the pin.
-    pub(crate) fn take_back(
-        &self,
-        shapes: &BTreeMap<String, MapShape>,
-        names: impl IntoIterator<Item = &'static str>,
-    ) -> Result<(), SysError> {
-        let dir = self.lock.dir();
-        let programs: Vec<_> = self.programs.all().collect();
-        for lost in lost_maps(dir, &programs, shapes, names)? {
-            if let Some((map, _)) = lost.used? {
-                map.pin(&dir.pin(Section::Maps, lost.name))?;
-            }
-        }
-        Ok(())
-    }
-
     /// Pins a program as the next one, and what it was made of.
     ///
     /// # Errors
