@@ -9,6 +9,7 @@ use bytemuck::Zeroable;
 use guideway::abi;
 use guideway::kernel::map::Update;
 
+use crate::cpus::stay_on;
 use crate::frames::*;
 use crate::machine::*;
 use crate::netns::isolated;
@@ -62,7 +63,13 @@ fn beside_packets(machine: &Machine, mut change: impl FnMut(&Group)) -> [u64; 3]
     let (going, sent) = (AtomicBool::new(true), AtomicU64::new(0));
     std::thread::scope(|scope| {
         let senders: Vec<_> = (0..SENDERS)
-            .map(|_| scope.spawn(|| send(machine, &going, &sent)))
+            .map(|number| {
+                let (going, sent) = (&going, &sent);
+                scope.spawn(move || {
+                    stay_on(number);
+                    send(machine, going, sent)
+                })
+            })
             .collect();
         let mut swaps = 0;
         while swaps < SWAPS || sent.load(Ordering::Relaxed) < PACKETS {

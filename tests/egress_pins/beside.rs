@@ -10,6 +10,7 @@ use guideway::egress::pins::{Removed, Report, Scope, Sweeper};
 use guideway::kernel::map::Update;
 use guideway::route::TableId;
 
+use crate::cpus::stay_on;
 use crate::frames::*;
 use crate::machine::*;
 use crate::netns::isolated;
@@ -53,6 +54,7 @@ fn three_packets_each(machine: &Machine, mut sweep: impl FnMut() -> Report + Sen
         });
         let senders = [0, 1].map(|half| {
             scope.spawn(move || {
+                stay_on(half as usize);
                 for number in (half * ADDRESSES..).take(ADDRESSES as usize) {
                     for _ in 0..3 {
                         machine.classify(&frame(number));
