@@ -3,7 +3,9 @@
 
 use serde::Serialize;
 
-use super::attachment::{index_of, pinned_programs, refuse_occupied, remove_link, LINK};
+use super::attachment::{
+    index_of, pinned_programs, refuse_foreign_programs, refuse_occupied, remove_link, LINK,
+};
 use super::error::{DetachError, InstanceError};
 use super::instance::{QuicLb, PATIENCE};
 use super::root_array::take_out;
@@ -78,6 +80,9 @@ pub fn detach(dir: &StateDir, purge: bool) -> Result<Detached, DetachError> {
         lock => lock.map_err(InstanceError::from)?,
     };
     dir.version().map_err(InstanceError::from)?;
+    if purge {
+        refuse_foreign_programs(dir).map_err(InstanceError::from)?;
+    }
     match take_off(&lock) {
         Ok(taken) => {
             report.detached = taken.detached;

@@ -169,7 +169,7 @@ impl InstanceError {
             | Self::ForeignProgram { .. }
             | Self::Attach(
                 AttachError::NotXdp { .. }
-                | AttachError::Pin(PinError::WrongType { .. })
+                | AttachError::Pin(PinError::WrongType { .. } | PinError::OtherProgram { .. })
                 | AttachError::RootArray(ProgArrayError::OtherKind { .. }),
             ) if self.kind() == ErrorKind::Incompatible => Some(NOT_OURS),
             _ => None,

@@ -153,6 +153,8 @@ impl FindingCode {
 codes! {
     /// A pin of the state directory is missing, or the program uses other maps than those pinned.
     LostPin = "lost-pin", Error, "the program and its maps are pinned and belong together";
+    /// Something of somebody else's has the name of a program of the instance, to come or to go back to.
+    ForeignPin = "foreign-pin", Error, "no foreign object has the name of one of its programs";
     /// Nothing is published: an attached program would pass every packet to the host.
     NoGeneration = "no-generation", Error, "a generation is live";
     /// A generation is live that nothing in the state directory describes.

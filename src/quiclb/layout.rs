@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use super::attachment::refuse_foreign_programs;
 use super::error::InstanceError;
 use super::hardware::refuse_card;
 use super::instance::{shapes, QuicLb, Writer, PATIENCE, PROGRAM};
@@ -81,6 +82,7 @@ pub fn upgrade_observed(
 ) -> Result<Upgraded, UpgradeError> {
     let lock = dir.lock_within(PATIENCE).map_err(InstanceError::from)?;
     refuse_card(dir)?;
+    refuse_foreign_programs(dir)?;
     if dir.version().map_err(InstanceError::from)? == AbiVersion::QUICLB {
         remove_older_maps(&lock)?;
         let balancer = QuicLb::open(dir)?;

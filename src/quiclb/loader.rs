@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use super::attachment::refuse_foreign_programs;
 use super::bindings::Registry;
 use super::error::InstanceError;
 use super::hardware::refuse_card;
@@ -67,6 +68,7 @@ impl Loader {
         let lock = self.dir.lock_within(PATIENCE)?;
         require_current(&self.dir)?;
         refuse_card(&self.dir)?;
+        refuse_foreign_programs(&self.dir)?;
         lock.repair_sections()?;
         layout::remove_older_maps(&lock)?;
         self.check_limits()?;

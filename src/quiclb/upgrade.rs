@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::attachment::{index_of, pinned_programs};
+use super::attachment::{index_of, pinned_programs, refuse_foreign_programs};
 use super::error::InstanceError;
 use super::instance::{QuicLb, Writer, PROGRAM};
 use super::loader::{self, load_around};
@@ -340,6 +340,7 @@ impl Writer {
 
     /// Finishes or undoes what an interrupted exchange has left, by what the interface runs.
     pub(super) fn settle(&mut self) -> Result<(), InstanceError> {
+        refuse_foreign_programs(self.dir())?;
         let mut pins = ProgramPins::open(&self.lock, PROGRAM)?;
         let settled = exchange::settle(&mut pins, &Hooked::of(self)?)?;
         drop(pins);

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -591,7 +592,30 @@ fn foreign_objects_under_our_names_are_named_and_left_alone() {
     isolated("tool::foreign_objects", || {
         let (_files, spec) = applied("foreign-objects");
         let aside = Path::new(BPFFS).join("aside");
-        let theirs = foreign_program("theirs", Kind::Xdp).expect("load");
+        let theirs = Theirs::new();
+        for place in ["maps/gw_ql_flow", "progs/gw_quiclb", "links/xdp"] {
+            let path = state_dir().join(place);
+            for kind in ["map", "program", "link"] {
+                fs::rename(&path, &aside).expect("put aside");
+                theirs.pin(kind, &path);
+                is_named_and_left_alone(&spec, &path, LEFT_ALONE);
+                fs::remove_file(&path).expect("removed");
+                fs::rename(&aside, &path).expect("put back");
+                is_well();
+            }
+        }
+    });
+}
+
+/// Objects of somebody else.
+struct Theirs {
+    map: Map,
+    program: OwnedFd,
+    link: OwnedFd,
+}
+
+impl Theirs {
+    fn new() -> Self {
         let shape = MapShape {
             name: "theirs".into(),
             kind: MapKind::HASH,
@@ -600,21 +624,78 @@ fn foreign_objects_under_our_names_are_named_and_left_alone() {
             max_entries: 16,
             flags: 0,
         };
-        let map = Map::create(&shape, None).expect("a map");
         let dissector = foreign_program("dissector", Kind::FlowDissector).expect("load");
-        let foreign = namespace_link(&dissector);
-        for place in ["maps/gw_ql_flow", "progs/gw_quiclb", "links/xdp"] {
-            let path = state_dir().join(place);
+        Self {
+            map: Map::create(&shape, None).expect("a map"),
+            program: foreign_program("theirs", Kind::Xdp).expect("load"),
+            link: namespace_link(&dissector),
+        }
+    }
+
+    fn pin(&self, kind: &str, path: &Path) {
+        match kind {
+            "map" => self.map.pin(path).expect("pinned"),
+            "program" => pin(&self.program, path),
+            _ => pin(&self.link, path),
+        }
+    }
+}
+
+#[test]
+fn foreign_objects_in_the_place_of_other_programs_hide_nothing_and_are_left_alone() {
+    isolated("tool::foreign_programs", || {
+        let (_files, spec) = applied("foreign-programs");
+        let theirs = Theirs::new();
+        let running = state_dir().join("progs/gw_quiclb");
+        let aside = Path::new(BPFFS).join("aside");
+        let refused = |path: &Path, arguments: &[&str]| {
+            let inode = |path: &Path| fs::symlink_metadata(path).map(|found| found.ino()).ok();
+            let before = (state(), inode(path), inode(&running));
+            let error = quiclb_json(arguments).fails(4, "incompatible");
+            let message = error["message"].as_str().expect("text");
+            assert!(
+                message.contains(&path.display().to_string()) && message.contains(LEFT_ALONE),
+                "{arguments:?}: {message}"
+            );
+            let now = (state(), inode(path), inode(&running));
+            assert_eq!(now, before, "{arguments:?}");
+        };
+        for role in ["next", "previous"] {
             for kind in ["map", "program", "link"] {
-                fs::rename(&path, &aside).expect("put aside");
-                match kind {
-                    "map" => map.pin(&path).expect("pinned"),
-                    "program" => pin(&theirs, &path),
-                    _ => pin(&foreign, &path),
+                let path = state_dir().join(format!("progs/gw_quiclb-{role}"));
+                theirs.pin(kind, &path);
+                let status = finding("foreign-pin");
+                let findings = status["findings"].as_array().expect("a list");
+                assert_eq!(findings.len(), 1, "{status:#}");
+                assert_eq!(findings[0]["object"], path.display().to_string());
+                let remedy = findings[0]["remedy"].as_str().expect("text");
+                assert!(remedy.contains(LEFT_ALONE), "{remedy}");
+                assert_eq!(status["health"], "degraded");
+                let attachment = &status["attachment"];
+                assert_eq!(attachment["owner"], "ours");
+                assert_eq!(attachment["previous_program_id"], Value::Null);
+                assert_eq!(status["generation"]["number"], 1);
+                assert_eq!(status["services"].as_array().map(Vec::len), Some(1));
+                quiclb(&["status"]).exits(5);
+                quiclb(&["plan", &spec]).exits(0);
+                for arguments in [
+                    &["apply", &spec][..],
+                    &["upgrade", INSTANCE],
+                    &["rollback", INSTANCE],
+                    &["detach", INSTANCE, "--purge"],
+                ] {
+                    refused(&path, arguments);
                 }
-                is_named_and_left_alone(&spec, &path, LEFT_ALONE);
+                // Also where there is more to be done.
+                fs::rename(&running, &aside).expect("put aside");
+                finding("foreign-pin");
+                refused(&path, &["apply", &spec]);
+                fs::rename(&aside, &running).expect("put back");
+                // Taking the program off needs no other one.
+                quiclb(&["detach", INSTANCE]).exits(0);
+                assert!(path.exists());
                 fs::remove_file(&path).expect("removed");
-                fs::rename(&aside, &path).expect("put back");
+                quiclb(&["apply", &spec]).exits(0);
                 is_well();
             }
         }

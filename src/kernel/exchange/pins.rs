@@ -67,6 +67,39 @@ impl Programs {
         Ok(programs)
     }
 
+    /// Opens those that there are and that `is_ours`; what is nobody's of this instance in the place of
+    /// the next or the previous one is left out, and told.
+    ///
+    /// # Errors
+    /// Something else is pinned in the place of the running one.
+    pub(crate) fn ours(
+        dir: &StateDir,
+        name: &str,
+        is_ours: impl Fn(&Program) -> bool,
+    ) -> Result<(Self, Vec<(Role, PinError)>), PinError> {
+        let mut programs = Self::default();
+        let mut foreign = Vec::new();
+        for role in Role::ALL {
+            let pin = role.pin(name);
+            match open(dir, &pin) {
+                Ok(Some(program)) if role != Role::Running && !is_ours(&program) => {
+                    let error = PinError::OtherProgram {
+                        path: dir.pin(Section::Programs, &pin).display().to_string(),
+                        id: program.id(),
+                        name: program.name().to_owned(),
+                    };
+                    foreign.push((role, error));
+                }
+                Ok(program) => programs.by_role[role as usize] = program,
+                Err(error @ PinError::WrongType { .. }) if role != Role::Running => {
+                    foreign.push((role, error));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok((programs, foreign))
+    }
+
     /// The program of this role.
     pub fn get(&self, role: Role) -> Option<&Program> {
         self.by_role[role as usize].as_ref()

@@ -103,6 +103,17 @@ pub enum PinError {
         /// The type that is there.
         found: ObjectType,
     },
+    /// The name holds somebody else's program.
+    #[error("{path} is program {id} ({name}), which uses none of the maps pinned beside it")]
+    #[non_exhaustive]
+    OtherProgram {
+        /// Where.
+        path: String,
+        /// The kernel's number of the program.
+        id: u32,
+        /// Its name.
+        name: String,
+    },
 }
 
 impl PinError {
@@ -110,7 +121,7 @@ impl PinError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Sys(error) => error.kind(),
-            Self::WrongType { .. } => ErrorKind::Incompatible,
+            Self::WrongType { .. } | Self::OtherProgram { .. } => ErrorKind::Incompatible,
         }
     }
 }

@@ -11,6 +11,7 @@ use super::{
     GenerationStatus, Health, Owner, Profile, ProgramStatus, RedirectErrorSource, RedirectErrors,
     ServiceStatus, Status, StatusSchema, TableStatus, APPLY,
 };
+use crate::error::NOT_OURS;
 use crate::hex;
 use crate::id::InterfaceName;
 use crate::kernel::attach::{occupants, Occupant};
@@ -20,7 +21,9 @@ use crate::kernel::exchange::Role;
 use crate::kernel::program::Program;
 use crate::kernel::statedir::{AbiVersion, Section, StateDir, StateError};
 use crate::plan::{ifindex_drift, reach, CheckCode, CheckResult, Live};
-use crate::quiclb::attachment::{index_of, mode_here, pinned_link, pinned_programs, LINK};
+use crate::quiclb::attachment::{
+    foreign_programs, index_of, mode_here, pinned_link, pinned_programs, LINK,
+};
 use crate::quiclb::error::InstanceError;
 use crate::quiclb::finding::{Finding, FindingCode};
 use crate::quiclb::instance::{QuicLb, PROGRAM};
@@ -69,6 +72,7 @@ fn whole(instance: &QuicLb, abi: Option<AbiVersion>) -> Result<Status, InstanceE
         // Without it an instance is whole, too, if the program does not decrypt.
         None => mend::findings(instance.dir())?,
     };
+    foreign_pins(instance.dir(), &mut findings)?;
     let live = live(instance, &mut findings)?;
     let stats = instance.stats_of(live.as_ref())?;
     let (attachment, mode) = attachment(instance, live.as_ref(), &mut findings)?;
@@ -152,6 +156,7 @@ fn partial(
         error.to_string(),
         remedy,
     )];
+    foreign_pins(dir, &mut findings)?;
     let mut attachment = detached(None);
     in_arrays(dir, &mut attachment)?;
     if let Some(link) = pinned_link(dir)? {
@@ -221,6 +226,17 @@ fn health(attached: bool, findings: &[Finding]) -> Health {
         (true, true) => Health::Degraded,
         (true, false) => Health::Ok,
     }
+}
+
+/// What is pinned in the place of a program, and is no program of the instance.
+fn foreign_pins(dir: &StateDir, findings: &mut Vec<Finding>) -> Result<(), InstanceError> {
+    let foreign = foreign_programs(dir)?.into_iter();
+    findings.extend(foreign.map(|(role, error)| {
+        let path = dir.pin(Section::Programs, &role.pin(PROGRAM));
+        let code = FindingCode::ForeignPin;
+        Finding::new(code, path.display(), error.to_string(), NOT_OURS)
+    }));
+    Ok(())
 }
 
 /// The live generation; what keeps it from being read is a finding.
