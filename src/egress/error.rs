@@ -15,6 +15,14 @@ use crate::kernel::write_barrier::BarrierError;
 use crate::kernel::{PinError, SysError};
 use crate::route::RowError;
 
+/// What to do about state that nothing tells the version of. What goes with a directory is what its pins
+/// hold: links, not filters.
+const UNTOLD: &str =
+    "nothing tells which version made it, so nothing in it is touched: remove the directory by hand \
+     (rm -r), then apply the specification; that takes pinned links off, so the program is detached and \
+     tenants' packets pass as the host routes them until then, and forgets all pins (a filter of clsact \
+     stays, until \"tc filter del\")";
+
 /// Why an instance cannot be made, opened or read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -139,7 +147,7 @@ impl InstanceError {
         match self {
             Self::State(StateError::Locked { .. }) => Some("try again when it has ended"),
             Self::State(StateError::Open(error)) if error.is_not_found() => {
-                Some("nothing tells which version made it: remove the directory by hand")
+                Some(UNTOLD)
             }
             Self::State(StateError::NoInstance { .. }) => Some("apply a specification first"),
             Self::Orphan { .. } | Self::Image(_) => {

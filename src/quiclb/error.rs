@@ -14,6 +14,14 @@ use crate::plan::{ImageError, RecordError};
 use crate::quiclb::publish::Step;
 use crate::service::Faults;
 
+/// What to do about state that nothing tells the version of. What goes with a directory is what its pins
+/// hold: links, not places in the arrays of others.
+const UNTOLD: &str =
+    "nothing tells which version made it, so nothing in it is touched: remove the directory by hand \
+     (rm -r), then apply the specification; that takes a pinned link off, so the program is detached \
+     and packets pass unsteered until then, and forgets all flows (in a root array the program stays, \
+     until the owner takes it out)";
+
 /// Why an instance cannot be made, opened or read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -151,9 +159,7 @@ impl InstanceError {
         match self {
             Self::State(StateError::Locked { .. }) => Some("try again when it has ended"),
             Self::Older { .. } => Some("upgrade the instance"),
-            Self::State(StateError::Open(error)) if error.is_not_found() => {
-                Some("nothing tells which version made it: remove the directory by hand")
-            }
+            Self::State(StateError::Open(error)) if error.is_not_found() => Some(UNTOLD),
             Self::Orphan { .. } | Self::Stored(_) | Self::Record(_) | Self::Limits { .. } => {
                 Some("detach it with --purge, then apply the specification")
             }

@@ -434,11 +434,59 @@ fn a_state_that_nothing_tells_the_version_of() {
             assert!(ran.code == 1 || ran.code == 4, "{}", ran.code);
             let error = ran.error();
             let message = error["message"].as_str().expect("text");
-            assert!(
-                message.ends_with("remove the directory by hand"),
-                "{message}"
-            );
+            says_what_to_do_by_hand(message);
             assert_eq!(state(), before);
+        }
+        let found = coded(&status["findings"], "lost-pin").expect("a finding");
+        says_what_to_do_by_hand(found["remedy"].as_str().expect("text"));
+
+        // What they say is what happens.
+        assert!(xdp_seen_by_ip("edge0").is_some(), "packets go on");
+        fs::remove_dir_all(state_dir()).expect("removed");
+        let gone = || xdp_seen_by_ip("edge0").is_none();
+        assert!(
+            within(Duration::from_secs(10), gone),
+            "the link had one pin"
+        );
+        let applied = quiclb_json(&["apply", &spec]).exits(0).document();
+        assert_eq!(
+            (&applied["result"], &applied["generation"]),
+            (&json!("created"), &json!(1))
+        );
+        is_well();
+    });
+}
+
+#[track_caller]
+fn says_what_to_do_by_hand(text: &str) {
+    for part in ["remove the directory by hand", "detached", "unsteered"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+#[test]
+fn a_directory_that_is_half_made() {
+    isolated("tool::half_made", || {
+        machine();
+        let files = Files::new("half-made");
+        let spec = files.write("spec.json", EXAMPLE);
+        for sections in [&[][..], &["maps", "progs"]] {
+            fs::create_dir_all(state_dir()).expect("made");
+            for section in sections {
+                fs::create_dir(state_dir().join(section)).expect("made");
+            }
+            let status = finding("lost-pin");
+            assert_eq!(status["health"], "detached");
+            let before = state();
+            for arguments in [&["apply", &spec][..], &["detach", INSTANCE, "--purge"]] {
+                let error = quiclb_json(arguments).fails(1, "not-found");
+                says_what_to_do_by_hand(error["message"].as_str().expect("text"));
+                assert_eq!(state(), before);
+            }
+            fs::remove_dir_all(state_dir()).expect("removed");
+            quiclb(&["apply", &spec]).exits(0);
+            is_well();
+            quiclb(&["detach", INSTANCE, "--purge"]).exits(0);
         }
     });
 }

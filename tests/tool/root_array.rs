@@ -2,6 +2,7 @@
 //! Interfaces that have another owner: the program at a place in that owner's array, called for each
 //! packet, found again by who comes next, and never in anybody's way.
 
+use std::fs;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -597,6 +598,23 @@ fn two_instances_share_an_array() {
         let second = "2d9016f2-8957-42bc-9dd7-32d684d76446";
         quiclb(&["detach", second, "--purge"]).exits(0);
         assert_eq!(at(&owned.array(), INDEX + 1), None);
+        is_well(&owned);
+    });
+}
+
+#[test]
+fn a_directory_that_was_removed_by_hand_leaves_the_program_in_the_array() {
+    isolated("tool::root_by_hand", || {
+        let (owned, spec) = Owned::applied("root-by-hand");
+        let program = owned.at_place().expect("ours");
+        fs::remove_dir_all(state_dir()).expect("removed");
+        let error = quiclb_json(&["apply", &spec]).fails(4, "occupied");
+        let message = error["message"].as_str().expect("text");
+        assert!(message.contains(&program.to_string()), "{message}");
+        assert_eq!(owned.at_place(), Some(program));
+        let index = INDEX.to_ne_bytes();
+        owned.array().delete(&index).expect("the owner's to empty");
+        quiclb(&["apply", &spec]).exits(0);
         is_well(&owned);
     });
 }

@@ -4,6 +4,8 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
 
 use guideway::kernel::map::{Map, MapKind, MapShape, Update};
 use guideway::kernel::program::Program;
@@ -11,6 +13,7 @@ use guideway::kernel::statedir::Section;
 use guideway::kernel::tc::{self, TcxLink};
 use serde_json::{json, Value};
 
+use crate::detaching::programs;
 use crate::machine::{document, machine, open, send, Files};
 use crate::netns::{
     self, foreign_link, foreign_program, ifindex, ip, isolated, pin, program_id, veth, Kind,
@@ -334,4 +337,51 @@ fn a_program_of_others_beside_ours_is_left_alone() {
         assert_eq!(state(&link).program_id, program.id());
         assert_eq!(state(&link).ifindex, Some(ifindex("tap0")));
     });
+}
+
+/// The error says what a person can do, and what comes of it: links go with their pins, filters do not.
+#[test]
+fn a_state_that_nothing_tells_the_version_of_is_removed_by_hand() {
+    isolated("tool_egress::by_hand", || {
+        machine();
+        let files = Files::new("by-hand");
+        let path = files.write("spec.json", &document());
+        for way in ["tcx", "clsact"] {
+            egressd(&["apply", &path, "--attach", way]).exits(0);
+            let ours = programs("tap0");
+            assert_eq!(ours.len(), 1);
+            fs::remove_file(directory().join("maps/gw_eg_meta")).expect("removed");
+            let before = dump();
+            for arguments in [&["apply", &path][..], &["detach", "--purge"]] {
+                let error = egressd_json(arguments).fails(1, "not-found");
+                let message = error["message"].as_str().expect("text");
+                for part in ["remove the directory by hand", "detached", "tc filter del"] {
+                    assert!(message.contains(part), "{part}: {message}");
+                }
+                assert_eq!((dump(), programs("tap0")), (before.clone(), ours.clone()));
+            }
+            fs::remove_dir_all(directory()).expect("removed");
+            if way == "clsact" {
+                egressd_json(&["apply", &path, "--attach", way]).exits(3);
+                assert_eq!(programs("tap0"), ours, "no pin has held it");
+                for name in ["tap0", "tap1"] {
+                    remove_filter(name);
+                }
+            }
+            let gone = || programs("tap0").is_empty();
+            assert!(netns::within(Duration::from_secs(10), gone), "{way}");
+            egressd(&["apply", &path, "--attach", way]).exits(0);
+            is_well();
+            egressd(&["detach", "--purge"]).exits(0);
+        }
+    });
+}
+
+/// As the documentation says it.
+fn remove_filter(interface: &str) {
+    let filter = "ingress pref 1 handle 0x1 bpf";
+    let mut arguments = vec!["filter", "del", "dev", interface];
+    arguments.extend(filter.split(' '));
+    let output = Command::new("tc").args(arguments).output().expect("tc");
+    assert!(output.status.success(), "{output:?}");
 }

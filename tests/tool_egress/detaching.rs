@@ -25,7 +25,7 @@ fn foreign() -> Program {
 }
 
 /// The programs at the ingress of an interface, in their order.
-fn programs(interface: &str) -> Vec<Option<u32>> {
+pub(crate) fn programs(interface: &str) -> Vec<Option<u32>> {
     let hook = tc::hook(ifindex(interface)).expect("a hook");
     hook.occupants.iter().map(|one| one.program_id).collect()
 }

@@ -43,7 +43,7 @@ pub(super) fn collect(dir: &StateDir) -> Result<Status, InstanceError> {
     match QuicLb::open(dir) {
         Ok(instance) => whole(&instance, abi),
         Err(error) if abi.is_none() => {
-            let remedy = "nothing tells which version made it: remove the directory by hand";
+            let remedy = error.remedy().unwrap_or_default();
             partial(dir, abi, FindingCode::LostPin, &error, remedy)
         }
         Err(error @ InstanceError::Older { .. }) => {
