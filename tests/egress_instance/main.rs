@@ -4,6 +4,8 @@
 
 #[path = "../common/capabilities.rs"]
 mod capabilities;
+#[path = "../common/cpus.rs"]
+mod cpus;
 #[path = "../common/netns.rs"]
 mod netns;
 #[path = "../common/udp6.rs"]

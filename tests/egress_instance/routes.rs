@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Writing routes: all or none, long prefixes first, in line with tenants and groups.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use guideway::egress::{Limits, Loader, Move, RouteError, To};
 use guideway::error::ErrorKind;
@@ -11,6 +11,7 @@ use guideway::route::{Block, Key, TableId, Target};
 use guideway::srv6::Argument;
 use guideway::tenant::Tenant;
 
+use crate::cpus::stay_on;
 use crate::netns::{isolated, veth};
 use crate::support::*;
 
@@ -61,6 +62,23 @@ fn an_empty_group_keeps_its_routes() {
     });
 }
 
+/// How often routes are installed and removed, and how often at most until packets met both.
+const ROUNDS: u32 = 3000;
+const MOST_ROUNDS: u32 = 300_000;
+
+fn count() -> AtomicU64 {
+    AtomicU64::new(0)
+}
+
+/// Sets it when it goes, also by a panic.
+struct Stops<'a>(&'a AtomicBool);
+
+impl Drop for Stops<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// While a tenant's routes are installed and removed again and again, no packet to the prefix of a
 /// class goes where the default route leads.
 #[test]
@@ -71,24 +89,26 @@ fn the_default_route_comes_last_and_goes_first() {
         configure(&mut writer);
         publish(&mut writer, Class::Nat66, &[0x10]);
         publish(&mut writer, nat64(), &[0x20]);
-        let stop = AtomicBool::new(false);
-        let (egress, end) = (open(), &stop);
+        let (stop, passed, sent) = (AtomicBool::new(false), count(), count());
         std::thread::scope(|scope| {
-            let packets = scope.spawn(move || {
-                let (mut passed, mut sent) = (0, 0);
-                while !end.load(Ordering::Relaxed) {
+            let stops = Stops(&stop);
+            let packets = scope.spawn(|| {
+                stay_on(1);
+                let egress = open();
+                while !stop.load(Ordering::Relaxed) {
                     let done = run(&egress, inside, "2001:db8::1", "64:ff9b::192.0.2.1");
-                    match done.action {
-                        PASSED => passed += 1,
+                    let seen = match done.action {
+                        PASSED => &passed,
                         SENT => {
                             assert_eq!(done.frame[45], 0x20, "the other class's shard");
-                            sent += 1;
+                            &sent
                         }
                         action => panic!("verdict {action}"),
-                    }
+                    };
+                    seen.fetch_add(1, Ordering::Relaxed);
                 }
-                (passed, sent)
             });
+            stay_on(0);
             let guard = writer.write_routes(PATIENCE).expect("free");
             guard.add_interface(inside, &tenant(7)).expect("room");
             let [one, two] =
@@ -97,13 +117,18 @@ fn the_default_route_comes_last_and_goes_first() {
                 (prefix("::/0"), To::Group(&one)),
                 (prefix(PREFIX), To::Group(&two)),
             ];
-            for _ in 0..3000 {
+            let both = || [&passed, &sent].map(|count| count.load(Ordering::Relaxed));
+            for round in 0..MOST_ROUNDS {
+                if packets.is_finished() || round >= ROUNDS && both().iter().all(|&seen| seen > 100)
+                {
+                    break;
+                }
                 guard.install(&tenant(7), &routes).expect("room");
                 assert_eq!(guard.remove_all(TableId::new(7)).expect("removed"), 2);
             }
-            stop.store(true, Ordering::Relaxed);
-            let (passed, sent) = packets.join().expect("packets");
-            assert!(passed > 0 && sent > 0, "{passed} {sent}");
+            drop(stops);
+            packets.join().expect("packets");
+            assert!(both().iter().all(|&seen| seen > 0), "{:?}", both());
         });
     });
 }

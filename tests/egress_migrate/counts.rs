@@ -40,7 +40,7 @@ fn nothing_is_lost_of_a_shard_whose_counter_is_raised_under_packets() {
         let (stop, runs) = (AtomicBool::new(false), AtomicU64::new(0));
         std::thread::scope(|scope| {
             let _stops = Stops(&stop);
-            for thread in 0..2 {
+            let senders = [0, 1].map(|thread| {
                 let (stop, runs, interface) = (&stop, &runs, scene.interfaces[thread]);
                 scope.spawn(move || {
                     let egress = open();
@@ -52,7 +52,11 @@ fn nothing_is_lost_of_a_shard_whose_counter_is_raised_under_packets() {
                             runs.fetch_add(1, Ordering::Relaxed);
                         }
                     }
-                });
+                })
+            });
+            while runs.load(Ordering::Relaxed) == 0 && !senders.iter().any(|one| one.is_finished())
+            {
+                std::thread::yield_now();
             }
             for _ in 0..ADDITIONS {
                 let mut context = MoreShard {
