@@ -298,21 +298,15 @@ pub fn run<H: Hooks>(
     }
     // A rollback has left nothing to tidy, and ends with its commit: whoever is killed after that has
     // gone back, and makes no mistake if another rollback goes on from there.
-    if done && to == Role::Previous {
-        return Ok(Outcome {
-            hooks: at,
-            done,
-            verification,
-            longest,
-        });
+    if !done || to != Role::Previous {
+        let undone = !done && to == Role::Next && at.iter().all(|seen| seen.now != Some(new));
+        step(observer, Step::Tidy, || {
+            if undone {
+                pins.unpin(Role::Next)?;
+            }
+            pins.tidy()
+        })?;
     }
-    let undone = !done && to == Role::Next && at.iter().all(|seen| seen.now != Some(new));
-    step(observer, Step::Tidy, || {
-        if undone {
-            pins.unpin(Role::Next)?;
-        }
-        pins.tidy()
-    })?;
     Ok(Outcome {
         hooks: at,
         done,
