@@ -5,12 +5,11 @@ use std::time::Duration;
 
 use guideway::egress::apply::How;
 use guideway::egress::document::{apply, ApplyDocument, ApplyResult, Error, InterfaceName};
-use guideway::egress::Repair;
 use guideway::kernel::statedir::{PublisherLock, StateDir, StateError};
 
 use crate::args::ApplyArgs;
 use crate::plan::{change_text, interfaces_text, read, warnings_text};
-use crate::tool::{input, Done, Failure, Output};
+use crate::tool::{exchange, input, Done, Failure, Output};
 
 /// How long to wait for another process that changes the instance.
 const LOCK: Duration = Duration::from_secs(2);
@@ -48,12 +47,6 @@ pub(crate) fn publisher(state: &StateDir) -> Result<Option<PublisherLock>, Failu
     }
 }
 
-/// A line for each thing that had been lost.
-pub(crate) fn repairs_text(repairs: &[Repair]) -> String {
-    let line = |repair: &Repair| format!("  {}: {}\n", repair.object, repair.message);
-    repairs.iter().map(line).collect()
-}
-
 fn text(applied: &ApplyDocument) -> String {
     let mut text = match applied.result {
         ApplyResult::Created => "instance created\n".to_owned(),
@@ -65,7 +58,7 @@ fn text(applied: &ApplyDocument) -> String {
     if let Some(error) = &applied.not_applied {
         text.push_str(&format!("  failed: {} [{}]\n", error.message, error.kind));
     }
-    text.push_str(&repairs_text(&applied.repaired));
+    text.push_str(&exchange::repairs_text(&applied.repaired));
     if applied.configuration {
         text.push_str("  published the configuration\n");
     }

@@ -4,7 +4,7 @@
 use guideway::egress::{Loader, SeenHow, UpgradeError, UpgradeKind, Upgraded, Writer};
 use guideway::kernel::statedir::StateDir;
 
-use crate::apply::{publisher, repairs_text};
+use crate::apply::publisher;
 use crate::args::UpgradeArgs;
 use crate::tool::{exchange, Done, Failure, Output};
 
@@ -63,7 +63,7 @@ fn text(upgraded: &Upgraded) -> String {
     if upgraded.done && upgraded.interfaces.iter().any(|one| one.error.is_some()) {
         text.push_str("BUT NOT ON ALL INTERFACES\n");
     }
-    text.push_str(&repairs_text(&upgraded.repaired));
+    text.push_str(&exchange::repairs_text(&upgraded.repaired));
     text.push_str(&exchange::program_text(&upgraded.program));
     for one in &upgraded.interfaces {
         let what = match (&one.error, one.old_program_id, one.new_program_id) {

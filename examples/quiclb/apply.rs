@@ -10,7 +10,7 @@ use crate::args::ApplyArgs;
 use crate::input::{self, Document};
 use crate::plan::{change_text, disruption_text, warnings_text};
 use crate::status;
-use crate::tool::{Done, Failure, Output};
+use crate::tool::{exchange, Done, Failure, Output};
 
 pub(crate) fn run(
     arguments: &ApplyArgs,
@@ -92,9 +92,7 @@ fn text(applied: &Applied) -> String {
         text.push_str(&format!(", published in {:.1} ms", applied.publish_ms));
     }
     text.push('\n');
-    for repair in &applied.repaired {
-        text.push_str(&format!("  {}: {}\n", repair.object, repair.message));
-    }
+    text.push_str(&exchange::repairs_text(&applied.repaired));
     status::attachment_text(&applied.attachment, &mut text);
     for service in &applied.disruption {
         text.push_str(&format!(

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! What an instance had lost, and has again.
 
+use std::fmt;
+
 use serde::Serialize;
 
 use super::statedir::{Section, StateDir};
@@ -31,48 +33,62 @@ pub enum RepairAction {
 }
 
 impl Repair {
-    pub(crate) fn pinned_again(
-        dir: &StateDir,
-        section: Section,
-        name: &str,
-        message: impl Into<String>,
-    ) -> Self {
-        Self {
-            object: dir.pin(section, name).display().to_string(),
-            action: RepairAction::PinnedAgain,
-            message: message.into(),
-        }
-    }
-
     /// A map that the program with this number uses.
     pub(crate) fn had_back(dir: &StateDir, map: &str, program: u32) -> Self {
         let message = format!(
             "pinned again, with all that is in it: program {program} has used it all along"
         );
-        Self::pinned_again(dir, Section::Maps, map, message)
+        Self::new(dir, Section::Maps, map, RepairAction::PinnedAgain, message)
     }
 
-    pub(crate) fn made_anew(
-        dir: &StateDir,
-        section: Section,
-        name: &str,
-        message: impl Into<String>,
-    ) -> Self {
-        Self {
-            action: RepairAction::MadeAnew,
-            ..Self::pinned_again(dir, section, name, message)
-        }
+    /// A link that holds the program.
+    pub(crate) fn link(dir: &StateDir, name: &str, id: u32) -> Self {
+        let message = format!("pinned again: link {id} has held the program all along");
+        Self::new(
+            dir,
+            Section::Links,
+            name,
+            RepairAction::PinnedAgain,
+            message,
+        )
     }
 
     /// A map that nothing had any more; `lost` says what that means.
     pub(crate) fn empty_map(dir: &StateDir, map: &str, lost: &str) -> Self {
         let message = format!("made anew and empty, as nothing had it any more: {lost}");
-        Self::made_anew(dir, Section::Maps, map, message)
+        Self::new(dir, Section::Maps, map, RepairAction::MadeAnew, message)
     }
 
     /// A program that was pinned no more.
     pub(crate) fn program(dir: &StateDir, name: &str, id: u32) -> Self {
         let message = format!("loaded anew, as program {id}, around the maps");
-        Self::made_anew(dir, Section::Programs, name, message)
+        Self::new(
+            dir,
+            Section::Programs,
+            name,
+            RepairAction::MadeAnew,
+            message,
+        )
+    }
+
+    fn new(
+        dir: &StateDir,
+        section: Section,
+        name: &str,
+        action: RepairAction,
+        message: String,
+    ) -> Self {
+        Self {
+            object: dir.pin(section, name).display().to_string(),
+            action,
+            message,
+        }
+    }
+}
+
+/// The pin, and how it came back.
+impl fmt::Display for Repair {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.object, self.message)
     }
 }

@@ -366,8 +366,7 @@ impl Writer {
         };
         link.pin(&self.pin(Section::Links, LINK))?;
         let link_id = link.state()?.id;
-        let message = format!("pinned again: link {link_id} has held the program all along");
-        let repair = Repair::pinned_again(self.dir(), Section::Links, LINK, message);
+        let repair = Repair::link(self.dir(), LINK, link_id);
         self.repairs.push(repair);
         Ok(Attached {
             holder: Holder::Link { link_id },

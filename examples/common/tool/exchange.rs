@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
-//! What both tools say of a program that was exchanged.
+//! What both tools say of a program that was exchanged, and of what an instance had lost.
 
-use guideway::quiclb::{Build, ProgramChange, Seen, SeenHow};
+use guideway::quiclb::{Build, ProgramChange, Repair, Seen, SeenHow};
+
+/// A line for each thing that had been lost.
+pub(crate) fn repairs_text(repairs: &[Repair]) -> String {
+    let line = |repair: &Repair| format!("  {repair}\n");
+    repairs.iter().map(line).collect()
+}
 
 /// The programs.
 pub(crate) fn program_text(change: &ProgramChange) -> String {

@@ -60,7 +60,7 @@ pub(crate) fn run(arguments: &RunArgs, flags: &Flags, output: &Output) -> Result
     let how = if opened.made { "made" } else { "opened" };
     log.info("state", &format!("{how} {}", opened.dir.path().display()));
     for repair in &opened.repaired {
-        log.warning("state", &format!("{}: {}", repair.object, repair.message));
+        log.warning("state", &repair.to_string());
     }
     let upgraded = opened.upgraded.as_ref();
     let program = upgraded.map(|upgraded| report::upgraded(upgraded, &log));
