@@ -27,11 +27,7 @@ pub(super) fn take_back(lock: &StateDirLock) -> Result<Vec<Repair>, InstanceErro
     let pinned = Programs::open(dir, PROGRAM)?;
     let attached = attached(dir, &pinned)?;
     let mut programs: Vec<_> = pinned.all().chain(&attached).collect();
-    // Where every map is lost nothing speaks against a program.
-    programs.retain(|program| {
-        let mut used = program.map_ids().iter();
-        maps.is_empty() || used.any(|id| maps.contains(id))
-    });
+    programs.retain(|program| program.works_on(&maps));
     let lost = lost_maps(dir, &programs, &shapes(&limits(dir)?)?, Maps::NAMES)?;
     let lost = lost.into_iter().map(|map| Ok((map.name, map.used?)));
     let mut repairs = Vec::new();

@@ -101,6 +101,12 @@ impl Program {
         &self.map_ids
     }
 
+    /// Whether it works on any of an instance's pinned maps, given by their numbers. Where all of them
+    /// are lost, nothing speaks against it.
+    pub(crate) fn works_on(&self, maps: &[u32]) -> bool {
+        maps.is_empty() || self.map_ids.iter().any(|id| maps.contains(id))
+    }
+
     /// The map of this shape that it uses, wherever that is pinned; none if it uses none such. Takes
     /// CAP_SYS_ADMIN.
     pub(crate) fn map(&self, shape: &MapShape) -> Result<Option<Map>, SysError> {

@@ -4,7 +4,7 @@
 use super::detach::take_off;
 use super::error::{DetachError, InstanceError};
 use super::instance::{QuicLb, Writer, PROGRAM};
-use super::mend::{pinned_maps, works_on};
+use super::mend::pinned_maps;
 use super::root_array::refuse_in_array;
 use crate::error::ErrorKind;
 use crate::id::InterfaceName;
@@ -137,7 +137,7 @@ pub(super) fn refuse_foreign_programs(dir: &StateDir) -> Result<(), PinError> {
 
 fn known_programs(dir: &StateDir) -> Result<(Programs, Vec<(Role, PinError)>), PinError> {
     let maps = pinned_maps(dir);
-    Programs::ours(dir, PROGRAM, |program| works_on(&maps, program))
+    Programs::ours(dir, PROGRAM, |program| program.works_on(&maps))
 }
 
 /// The mode in which the interface of a link runs its program; none if that interface is gone, or

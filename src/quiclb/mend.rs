@@ -14,7 +14,7 @@ use crate::kernel::exchange::{self, LostMap};
 use crate::kernel::keys;
 use crate::kernel::map::Map;
 use crate::kernel::probe::{lacking, Capability};
-use crate::kernel::program::{self, Program};
+use crate::kernel::program;
 use crate::kernel::repair::Repair;
 use crate::kernel::statedir::{Section, StateDir, StateDirLock};
 use crate::kernel::SysError;
@@ -31,7 +31,7 @@ pub(super) fn lost_maps(dir: &StateDir) -> Result<Vec<LostMap>, InstanceError> {
     let unpinned = linked.and_then(program::by_id);
     let mut programs: Vec<_> = unpinned.iter().chain(pinned.all()).collect();
     let maps = pinned_maps(dir);
-    programs.retain(|program| works_on(&maps, program));
+    programs.retain(|program| program.works_on(&maps));
 
     let mut lost = exchange::lost_maps(dir, &programs, &shapes, Maps::NAMES)?;
     for map in &mut lost {
@@ -59,13 +59,6 @@ pub(super) fn pinned_maps(dir: &StateDir) -> Vec<u32> {
         .filter(|name| Maps::is_programs(name));
     let maps = names.filter_map(|name| Map::open_any(&dir.pin(Section::Maps, name)).ok());
     maps.map(|map| map.id()).collect()
-}
-
-/// Whether a program works on any of an instance's pinned maps. Where all of them are lost, nothing
-/// speaks against it.
-pub(super) fn works_on(maps: &[u32], program: &Program) -> bool {
-    let mut used = program.map_ids().iter();
-    maps.is_empty() || used.any(|id| maps.contains(id))
 }
 
 /// Pins those maps again that a program of the instance uses still, and makes those anew that are user
