@@ -312,11 +312,8 @@ impl Writer {
                 },
             })
             .collect();
-        let interfaces = self.with_idle(interfaces)?;
-        Ok(Upgraded {
-            repaired: self.repairs().to_vec(),
-            ..report(kind, old, new, interfaces, &outcome)
-        })
+        let change = ProgramChange::new((&old.0, old.1), (&new.0, new.1));
+        Ok(self.report(kind, change, interfaces, Some(&outcome))?)
     }
 
     /// With the interfaces of tenants that the program is not attached to, in order.
@@ -346,16 +343,30 @@ impl Writer {
             new_program_id: view.program_id,
             error: runs_none(view.program_id),
         });
+        let change = ProgramChange::new(program()?, program()?);
+        Ok(self.report(kind, change, interfaces.collect(), None)?)
+    }
+
+    /// What there is to say of an exchange, or of none.
+    fn report(
+        &self,
+        kind: UpgradeKind,
+        program: ProgramChange,
+        interfaces: Vec<HookUpgraded>,
+        outcome: Option<&Outcome<AttachmentError>>,
+    ) -> Result<Upgraded, SysError> {
+        let swapped = interfaces.iter().any(|one| one.old_program_id.is_some());
+        let swapped = outcome.filter(|_| swapped);
         Ok(Upgraded {
             schema: UpgradeSchema::V1,
             kind,
-            done: true,
+            done: outcome.is_none_or(|outcome| outcome.done),
             cancelled: false,
-            program: ProgramChange::new(program()?, program()?),
+            program,
             repaired: self.repairs().to_vec(),
-            interfaces: self.with_idle(interfaces.collect())?,
-            swap_ms: None,
-            seen: Seen::UNCHANGED,
+            interfaces: self.with_idle(interfaces)?,
+            swap_ms: swapped.map(|outcome| outcome.longest.as_secs_f64() * 1_000.0),
+            seen: outcome.map_or(Seen::UNCHANGED, |outcome| outcome.verification.into()),
         })
     }
 
@@ -392,27 +403,6 @@ fn runs_none(program: Option<u32>) -> Option<String> {
     match program {
         Some(_) => None,
         None => Some("it runs no program of this instance".to_owned()),
-    }
-}
-
-fn report(
-    kind: UpgradeKind,
-    old: (Program, Option<Build>),
-    new: (Program, Option<Build>),
-    interfaces: Vec<HookUpgraded>,
-    outcome: &Outcome<AttachmentError>,
-) -> Upgraded {
-    let swapped = interfaces.iter().any(|one| one.old_program_id.is_some());
-    Upgraded {
-        schema: UpgradeSchema::V1,
-        kind,
-        done: outcome.done,
-        cancelled: false,
-        program: ProgramChange::new((&old.0, old.1), (&new.0, new.1)),
-        repaired: Vec::new(),
-        interfaces,
-        swap_ms: swapped.then_some(outcome.longest.as_secs_f64() * 1_000.0),
-        seen: outcome.verification.into(),
     }
 }
 
