@@ -8,6 +8,8 @@ mod capabilities;
 mod cpus;
 #[path = "../common/netns.rs"]
 mod netns;
+#[path = "../common/stops.rs"]
+mod stops;
 #[path = "../common/udp6.rs"]
 mod udp6;
 

@@ -13,6 +13,7 @@ use guideway::tenant::Tenant;
 
 use crate::cpus::stay_on;
 use crate::netns::{isolated, veth};
+use crate::stops::Stops;
 use crate::support::*;
 
 /// What a configured prefix has no shards for must not go where the default route leads.
@@ -66,19 +67,6 @@ fn an_empty_group_keeps_its_routes() {
 const ROUNDS: u32 = 3000;
 const MOST_ROUNDS: u32 = 300_000;
 
-fn count() -> AtomicU64 {
-    AtomicU64::new(0)
-}
-
-/// Sets it when it goes, also by a panic.
-struct Stops<'a>(&'a AtomicBool);
-
-impl Drop for Stops<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
 /// While a tenant's routes are installed and removed again and again, no packet to the prefix of a
 /// class goes where the default route leads.
 #[test]
@@ -89,7 +77,8 @@ fn the_default_route_comes_last_and_goes_first() {
         configure(&mut writer);
         publish(&mut writer, Class::Nat66, &[0x10]);
         publish(&mut writer, nat64(), &[0x20]);
-        let (stop, passed, sent) = (AtomicBool::new(false), count(), count());
+        let stop = AtomicBool::new(false);
+        let [passed, sent] = [0, 0].map(AtomicU64::new);
         std::thread::scope(|scope| {
             let stops = Stops(&stop);
             let packets = scope.spawn(|| {

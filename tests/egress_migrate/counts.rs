@@ -12,6 +12,7 @@ use guideway::route::TableId;
 
 use crate::netns::isolated;
 use crate::scene::*;
+use crate::stops::Stops;
 use crate::support::*;
 
 const ADDITIONS: u64 = 50_000;

@@ -4,6 +4,8 @@
 
 #[path = "../common/netns.rs"]
 mod netns;
+#[path = "../common/stops.rs"]
+mod stops;
 #[path = "../common/udp6.rs"]
 mod udp6;
 

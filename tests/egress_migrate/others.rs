@@ -13,6 +13,7 @@ use guideway::group::Class;
 
 use crate::netns::isolated;
 use crate::scene::*;
+use crate::stops::Stops;
 use crate::support::*;
 
 const ROLE: &str = "GW_TEST_WRITER";

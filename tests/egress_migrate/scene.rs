@@ -4,7 +4,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use guideway::egress::pins::Tick;
 use guideway::egress::{Egress, Limits, Loader, Writer};
@@ -18,16 +17,6 @@ use guideway::maglev::TableSize;
 
 use crate::netns::{ifindex, veth, within, without_ipv6};
 use crate::support::*;
-
-/// Ends threads of a scope that go on until told to, also where the test fails: who leaves a scope
-/// waits for them.
-pub(crate) struct Stops<'a>(pub(crate) &'a AtomicBool);
-
-impl Drop for Stops<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
 
 /// Addresses of the tenant that have pins.
 pub(crate) const ADDRESSES: u32 = 300;

@@ -19,6 +19,7 @@ use nix::sys::time::TimeVal;
 
 use crate::netns::{ifindex, ip, isolated, packet_address, veth, within, without_ipv6};
 use crate::scene::*;
+use crate::stops::Stops;
 use crate::support::*;
 
 /// Packets on their way at a time: fewer than the queue of a veth takes.

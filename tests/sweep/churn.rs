@@ -10,7 +10,8 @@ use guideway::kernel::map::Map;
 use crate::cpus::stay_on;
 use crate::machine::*;
 use crate::netns::isolated;
-use crate::touch::{flows, service, End, Touch, Toucher, INSERT};
+use crate::stops::Stops;
+use crate::touch::{flows, service, Touch, Toucher, INSERT};
 
 const MILLION: u32 = 1_000_000;
 /// The service whose flows stay.
@@ -39,7 +40,7 @@ fn while_others_come(machine: &Machine, table: u32, work: impl FnOnce()) -> u64 
             }
             touch.inserted
         });
-        let _end = End(&end);
+        let _stops = Stops(&end);
         stay_on(1);
         work();
         end.store(true, Ordering::Relaxed);

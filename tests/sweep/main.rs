@@ -13,5 +13,7 @@ mod netns;
 #[path = "../common/programs.rs"]
 mod programs;
 mod reasons;
+#[path = "../common/stops.rs"]
+mod stops;
 mod tools;
 mod touch;

@@ -15,6 +15,7 @@ use crate::cpus::stay_on;
 use crate::machine::*;
 use crate::netns::isolated;
 use crate::programs::{call, Programs, Use};
+use crate::stops::Stops;
 
 /// What tests/bpf/touch.bpf.c takes and tells.
 #[derive(Debug, Clone, Copy, Default)]
@@ -143,15 +144,6 @@ pub(crate) fn service(id: u32) -> Service {
     }
 }
 
-/// Ends a thread that goes by it, also when its test fails.
-pub(crate) struct End<'a>(pub(crate) &'a AtomicBool);
-
-impl Drop for End<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
 /// Sweeps on one processor while flows are touched on another, and gives what both saw. A flow is
 /// remembered for so short a time that many are forgotten all along.
 fn race(mut touch: Touch, time: Duration, pause: Duration) -> (Touch, abi::SweepCounts) {
@@ -173,7 +165,7 @@ fn race(mut touch: Touch, time: Duration, pause: Duration) -> (Touch, abi::Sweep
                 toucher.touch(&mut touch);
             }
         });
-        let _end = End(&end);
+        let _stops = Stops(&end);
         stay_on(1);
         let started = Instant::now();
         while started.elapsed() < time {
