@@ -78,6 +78,7 @@ fn text(applied: &Applied) -> String {
         ApplyResult::Created => "created",
         ApplyResult::Changed => "changed",
         ApplyResult::Repaired => "repaired",
+        ApplyResult::Attached => "attached",
         ApplyResult::Unchanged => "unchanged",
     };
     let (instance, generation) = (applied.instance_id, applied.generation);

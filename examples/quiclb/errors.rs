@@ -11,7 +11,7 @@ use crate::tool::Failure;
 
 impl From<AttachError> for Failure {
     fn from(error: AttachError) -> Self {
-        Self::new(error.kind(), &error)
+        Self::new(error.kind(), &error).remedy(error.remedy())
     }
 }
 
@@ -25,6 +25,7 @@ impl From<DetachError> for Failure {
     fn from(error: DetachError) -> Self {
         match error {
             DetachError::Instance(error) => error.into(),
+            DetachError::Attach(error) => error.into(),
             error => Self::new(error.kind(), &error),
         }
     }
@@ -34,6 +35,7 @@ impl From<UpgradeError> for Failure {
     fn from(error: UpgradeError) -> Self {
         match error {
             UpgradeError::Instance(error) => error.into(),
+            UpgradeError::Attach(error) => error.into(),
             error => Self::new(error.kind(), &error),
         }
     }
@@ -56,6 +58,7 @@ impl From<ApplyError> for Failure {
             ApplyError::Instance(error) | ApplyError::Publish(PublishError::Instance(error)) => {
                 error.into()
             }
+            ApplyError::Attach(error) => error.into(),
             ApplyError::Preflight { ref checks, .. } => {
                 let message =
                     "checks of this machine found errors; --force CODE goes on in spite of one";

@@ -16,7 +16,7 @@ use super::program::{self, Program};
 use super::sys::object::{self, ObjectType, PinError};
 use super::sys::{link, xdp};
 use super::{probe, SysError};
-use crate::error::ErrorKind;
+use crate::error::{ErrorKind, NOT_OURS};
 
 /// Where in the receive path a program runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -186,6 +186,11 @@ pub(crate) fn occupant_text(occupant: &Option<Occupant>) -> String {
 }
 
 impl AttachError {
+    /// What to do about it, where that is known.
+    pub fn remedy(&self) -> Option<&'static str> {
+        (self.kind() == ErrorKind::Incompatible).then_some(NOT_OURS)
+    }
+
     /// What a caller can do about it.
     pub fn kind(&self) -> ErrorKind {
         match self {

@@ -216,7 +216,7 @@ pub struct Applied {
     /// The instance's UUID.
     #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub instance_id: InstanceId,
-    /// Whether anything was published, or mended.
+    /// Whether anything was published, mended or attached.
     pub result: ApplyResult,
     /// Number of the generation that is live now.
     pub generation: u64,
@@ -247,7 +247,7 @@ pub enum ApplySchema {
     V1,
 }
 
-/// Whether anything was published, or mended.
+/// Whether anything was published, mended or attached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
@@ -258,6 +258,9 @@ pub enum ApplyResult {
     Changed,
     /// Nothing was published, as the live generation says the same, but what had been lost is back.
     Repaired,
+    /// Nothing was published, as the live generation says the same, but the program is attached again:
+    /// it was detached, its link has lost its pin, or its interface was made again.
+    Attached,
     /// Nothing: the live generation says the same.
     Unchanged,
 }
@@ -332,11 +335,14 @@ pub fn apply(
         }
     };
     match publish_and_attach(&mut writer, &plan, options.keep) {
-        Ok((before, published)) => {
+        Ok((before, published, was_attached)) => {
             let disruption = before.disruption(&writer, &plan)?;
             // What was asked for is done, whatever becomes of this.
             let collected = Collector::guest(&dir).step_with(&mut writer, clock::monotonic_ns());
             let mut applied = report(&writer, &plan, &published, disruption)?;
+            if applied.result == ApplyResult::Unchanged && !was_attached {
+                applied.result = ApplyResult::Attached;
+            }
             let problem = match collected {
                 Ok(stepped) => {
                     applied.generation = stepped.generation.unwrap_or(applied.generation);
@@ -447,19 +453,28 @@ impl From<PlanResult> for ApplyResult {
     }
 }
 
+/// Gives what was before, also whether the program was attached.
 fn publish_and_attach(
     writer: &mut Writer,
     plan: &Plan,
     keep: usize,
-) -> Result<(Before, Publication), ApplyError> {
+) -> Result<(Before, Publication, bool), ApplyError> {
     let before = Before::of(writer)?;
     let published = writer.publish_observed(plan, keep, |_| Ok(()))?;
     let spec = plan.spec();
-    match spec.root_array() {
-        Some(place) => drop(writer.attach_at(place)?),
-        None => drop(writer.attach(spec.interface(), spec.mode().into())?),
-    }
-    Ok((before, published))
+    let was_attached = match spec.root_array() {
+        Some(place) => {
+            let there = writer.attached_at(place)?;
+            writer.attach_at(place)?;
+            there.is_some()
+        }
+        None => {
+            let there = writer.attached(spec.interface())?;
+            writer.attach(spec.interface(), spec.mode().into())?;
+            there.is_some()
+        }
+    };
+    Ok((before, published, was_attached))
 }
 
 /// The plan as it is under the writer's lock: made again if another writer published meanwhile.

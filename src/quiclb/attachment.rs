@@ -3,19 +3,16 @@
 
 use super::detach::take_off;
 use super::error::{DetachError, InstanceError};
-use super::instance::{QuicLb, Writer, PROGRAM};
-use super::mend::pinned_maps;
+use super::instance::{QuicLb, Writer};
+use super::own::{pinned_link, pinned_programs};
 use super::root_array::refuse_in_array;
-use crate::error::ErrorKind;
 use crate::id::InterfaceName;
 use crate::kernel::attach::{
     display_name, interface_index, mode_of, occupant_text, occupants, AttachError, Attachment,
     LinkState, Mode, Occupant, XdpLink,
 };
-use crate::kernel::exchange::{Programs, Role};
 use crate::kernel::repair::Repair;
 use crate::kernel::statedir::{Section, StateDir, StateDirLock, StateError};
-use crate::kernel::PinError;
 use crate::plan::Hook;
 use crate::service;
 
@@ -96,15 +93,6 @@ impl QuicLb {
     }
 }
 
-/// The pinned link of an instance, if there is one.
-pub(super) fn pinned_link(dir: &StateDir) -> Result<Option<XdpLink>, AttachError> {
-    match XdpLink::open(&dir.pin(Section::Links, LINK)) {
-        Ok(link) => Ok(Some(link)),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
 /// Detaches and unpins the link if there is one; whether it held an interface.
 pub(super) fn remove_link(lock: &StateDirLock) -> Result<Option<bool>, AttachError> {
     let Some(link) = pinned_link(lock.dir())? else {
@@ -114,30 +102,6 @@ pub(super) fn remove_link(lock: &StateDirLock) -> Result<Option<bool>, AttachErr
     link.detach()?;
     lock.unpin(Section::Links, LINK)?;
     Ok(Some(held))
-}
-
-/// The pinned programs of an instance, whether there are any. What is somebody else's in the place of
-/// the next or the previous one is none of them.
-pub(super) fn pinned_programs(dir: &StateDir) -> Result<Programs, PinError> {
-    Ok(known_programs(dir)?.0)
-}
-
-/// What is somebody else's in the place of the next or the previous program.
-pub(super) fn foreign_programs(dir: &StateDir) -> Result<Vec<(Role, PinError)>, PinError> {
-    Ok(known_programs(dir)?.1)
-}
-
-/// Refuses if there is any: whoever exchanges programs, or removes their pins, needs these places.
-pub(super) fn refuse_foreign_programs(dir: &StateDir) -> Result<(), PinError> {
-    match foreign_programs(dir)?.pop() {
-        Some((_, error)) => Err(error),
-        None => Ok(()),
-    }
-}
-
-fn known_programs(dir: &StateDir) -> Result<(Programs, Vec<(Role, PinError)>), PinError> {
-    let maps = pinned_maps(dir);
-    Programs::ours(dir, PROGRAM, |program| program.works_on(&maps))
 }
 
 /// The mode in which the interface of a link runs its program; none if that interface is gone, or

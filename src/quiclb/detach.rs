@@ -3,11 +3,10 @@
 
 use serde::Serialize;
 
-use super::attachment::{
-    index_of, pinned_programs, refuse_foreign_programs, refuse_occupied, remove_link, LINK,
-};
+use super::attachment::{index_of, refuse_occupied, remove_link, LINK};
 use super::error::{DetachError, InstanceError};
 use super::instance::{QuicLb, PATIENCE};
+use super::own::{pinned_programs, refuse_foreign};
 use super::root_array::take_out;
 use crate::error::ErrorKind;
 use crate::id::InstanceId;
@@ -81,7 +80,7 @@ pub fn detach(dir: &StateDir, purge: bool) -> Result<Detached, DetachError> {
     };
     dir.version().map_err(InstanceError::from)?;
     if purge {
-        refuse_foreign_programs(dir).map_err(InstanceError::from)?;
+        refuse_foreign(dir)?;
     }
     match take_off(&lock) {
         Ok(taken) => {

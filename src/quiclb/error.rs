@@ -5,7 +5,6 @@ use crate::error::{ErrorKind, NOT_OURS, OTHER_VERSION};
 use crate::kernel::attach::AttachError;
 use crate::kernel::map::{OpenError, ShapeError};
 use crate::kernel::object::LoadError;
-use crate::kernel::prog_array::ProgArrayError;
 use crate::kernel::record;
 use crate::kernel::ring::RingError;
 use crate::kernel::statedir::{AbiVersion, StateError};
@@ -49,6 +48,22 @@ pub enum InstanceError {
         path: String,
         /// A map that it should use.
         map: &'static str,
+    },
+    /// Somebody else's map has the name of one that a program of the instance uses.
+    #[error(
+        "{path} is map {id}, and program {program} of the instance uses map {used}, which has lost its \
+         pin, in its place"
+    )]
+    #[non_exhaustive]
+    ForeignMap {
+        /// Where.
+        path: String,
+        /// The kernel's number of the map that is there.
+        id: u32,
+        /// That of the program.
+        program: u32,
+        /// That of the map which it uses.
+        used: u32,
     },
     /// Another build made the state, with maps of an older layout. It works as before; this build
     /// neither reads nor changes it.
@@ -172,12 +187,13 @@ impl InstanceError {
             Self::State(StateError::Open(_))
             | Self::Map(_)
             | Self::Pin(_)
+            | Self::ForeignMap { .. }
             | Self::ForeignProgram { .. }
-            | Self::Attach(
-                AttachError::NotXdp { .. }
-                | AttachError::Pin(PinError::WrongType { .. } | PinError::OtherProgram { .. })
-                | AttachError::RootArray(ProgArrayError::OtherKind { .. }),
-            ) if self.kind() == ErrorKind::Incompatible => Some(NOT_OURS),
+                if self.kind() == ErrorKind::Incompatible =>
+            {
+                Some(NOT_OURS)
+            }
+            Self::Attach(error) => error.remedy(),
             _ => None,
         }
     }
@@ -198,6 +214,7 @@ impl InstanceError {
             Self::Shape(_)
             | Self::Mixed { .. }
             | Self::Older { .. }
+            | Self::ForeignMap { .. }
             | Self::ForeignProgram { .. } => ErrorKind::Incompatible,
             Self::Stored(_) | Self::Record(_) | Self::Orphan { .. } => ErrorKind::Incompatible,
             Self::Limits { .. } | Self::Device { .. } => ErrorKind::Conflict,

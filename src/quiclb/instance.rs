@@ -13,6 +13,7 @@ use super::error::{InstanceError, PlanError};
 use super::hardware::refuse_card;
 use super::layout::require_current;
 use super::observe::observe_for;
+use super::own::refuse_foreign_maps;
 use crate::abi;
 use crate::id::InstanceId;
 use crate::kernel::clock;
@@ -93,6 +94,12 @@ impl Maps {
     /// Whether programs use the map of this name; the others are user space's alone.
     pub(super) fn is_programs(name: &str) -> bool {
         !matches!(name, META_MAP | "gw_ql_removed" | "gw_ql_bound")
+    }
+
+    /// Whether each program of this build uses it. The one for tracing is compiled out of those that
+    /// are not loaded for that.
+    pub(super) fn is_held(name: &str) -> bool {
+        Self::is_programs(name) && name != "gw_ql_trace"
     }
 
     /// What it means that what was in the map of this name is gone.
@@ -253,6 +260,7 @@ impl QuicLb {
     pub(super) fn check_program(&self, program: &Program, pin: &str) -> Result<(), InstanceError> {
         let used = program.map_ids();
         let mixed = |map| {
+            refuse_foreign_maps(&self.dir)?;
             let path = self.dir.pin(Section::Programs, pin);
             let path = path.display().to_string();
             Err(InstanceError::Mixed { path, map })
@@ -269,11 +277,8 @@ impl QuicLb {
         if self.maps.contexts.as_ref().is_some_and(unused) {
             return mixed(keys::MAP);
         }
-        // Compiled out of the program unless it is loaded for tracing.
-        let dead = "gw_ql_trace";
         let mut maps = self.maps.ids().into_iter();
-        match maps.find(|(id, name)| *name != dead && !used.contains(id) && Maps::is_programs(name))
-        {
+        match maps.find(|(id, name)| Maps::is_held(name) && !used.contains(id)) {
             Some((_, map)) => mixed(map),
             None => Ok(()),
         }

@@ -7,11 +7,11 @@
 
 use std::time::Duration;
 
-use super::attachment::refuse_foreign_programs;
 use super::error::InstanceError;
 use super::hardware::refuse_card;
 use super::instance::{shapes, QuicLb, Writer, PATIENCE, PROGRAM};
 use super::loader::draw_seed;
+use super::own::{pinned_link, refuse_foreign_programs};
 use super::status::Abi;
 use super::upgrade::{UpgradeError, Upgraded};
 use crate::kernel::exchange::{self, ask, Aborted, Pins, ProgramPins, Role, Step};
@@ -83,6 +83,7 @@ pub fn upgrade_observed(
     let lock = dir.lock_within(PATIENCE).map_err(InstanceError::from)?;
     refuse_card(dir)?;
     refuse_foreign_programs(dir)?;
+    pinned_link(dir).map_err(InstanceError::from)?;
     if dir.version().map_err(InstanceError::from)? == AbiVersion::QUICLB {
         remove_older_maps(&lock)?;
         let balancer = QuicLb::open(dir)?;

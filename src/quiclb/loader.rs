@@ -3,13 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use super::attachment::refuse_foreign_programs;
 use super::bindings::Registry;
 use super::error::InstanceError;
 use super::hardware::refuse_card;
 use super::instance::{entries, meta, shapes, Maps, QuicLb, Writer, PATIENCE, PROGRAM};
 use super::layout::{self, require_current};
 use super::mend::take_back;
+use super::own::refuse_foreign;
 use crate::abi;
 use crate::kernel::build::Build;
 use crate::kernel::exchange::ProgramPins;
@@ -68,7 +68,7 @@ impl Loader {
         let lock = self.dir.lock_within(PATIENCE)?;
         require_current(&self.dir)?;
         refuse_card(&self.dir)?;
-        refuse_foreign_programs(&self.dir)?;
+        refuse_foreign(&self.dir)?;
         lock.repair_sections()?;
         layout::remove_older_maps(&lock)?;
         self.check_limits()?;

@@ -5,16 +5,14 @@
 //! pinned or attached: it gets the name again, with all that is in it, and no packet is missed. Only
 //! what nothing has any more is made anew.
 
-use super::attachment::{pinned_link, pinned_programs};
 use super::error::InstanceError;
 use super::finding::{Finding, FindingCode};
 use super::instance::{shapes, Maps};
+use super::own::Users;
 use super::status::APPLY;
 use crate::kernel::exchange::{self, LostMap};
 use crate::kernel::keys;
 use crate::kernel::map::Map;
-use crate::kernel::probe::{lacking, Capability};
-use crate::kernel::program;
 use crate::kernel::repair::Repair;
 use crate::kernel::statedir::{Section, StateDir, StateDirLock};
 use crate::kernel::SysError;
@@ -22,24 +20,14 @@ use crate::kernel::SysError;
 /// The maps of an instance that are pinned no more.
 pub(super) fn lost_maps(dir: &StateDir) -> Result<Vec<LostMap>, InstanceError> {
     let shapes = shapes(dir)?;
-    let pinned = pinned_programs(dir)?;
-    let linked = match pinned_link(dir)? {
-        Some(link) => Some(link.state()?.program_id).filter(|id| pinned.with_id(*id).is_none()),
-        None => None,
-    };
-    // One whose pin was lost, too, has the maps all the same.
-    let unpinned = linked.and_then(program::by_id);
-    let mut programs: Vec<_> = unpinned.iter().chain(pinned.all()).collect();
-    let maps = pinned_maps(dir);
-    programs.retain(|program| program.works_on(&maps));
-
+    let users = Users::of(dir)?;
+    let mut programs: Vec<_> = users.programs.iter().collect();
     let mut lost = exchange::lost_maps(dir, &programs, &shapes, Maps::NAMES)?;
     for map in &mut lost {
         if !Maps::is_programs(map.name) {
             map.used = Ok(None);
-        } else if let (Some(id), None, Ok(None)) = (linked, &unpinned, &map.used) {
-            let refused = SysError::new("open program", id, nix::libc::EPERM);
-            map.used = Err(lacking(refused, &[Capability::SysAdmin]));
+        } else if let (Some(refused), Ok(None)) = (&users.refused, &map.used) {
+            map.used = Err(refused.clone());
         }
     }
     // Only a program that decrypts has it, and no other lacks it.
@@ -50,15 +38,6 @@ pub(super) fn lost_maps(dir: &StateDir) -> Result<Vec<LostMap>, InstanceError> {
             .filter(|map| matches!(map.used, Ok(Some(_)))),
     );
     Ok(lost)
-}
-
-/// The numbers of those pinned maps that programs use.
-pub(super) fn pinned_maps(dir: &StateDir) -> Vec<u32> {
-    let names = Maps::NAMES
-        .into_iter()
-        .filter(|name| Maps::is_programs(name));
-    let maps = names.filter_map(|name| Map::open_any(&dir.pin(Section::Maps, name)).ok());
-    maps.map(|map| map.id()).collect()
 }
 
 /// Pins those maps again that a program of the instance uses still, and makes those anew that are user
@@ -93,6 +72,15 @@ pub(super) fn take_back(lock: &StateDirLock) -> Result<Vec<Repair>, InstanceErro
         }
     }
     Ok(repairs)
+}
+
+/// Refuses if the map of contexts has lost its pin. Without it an instance is whole, too, if its program
+/// does not decrypt.
+pub(super) fn refuse_lost_contexts(dir: &StateDir) -> Result<(), InstanceError> {
+    if lost_maps(dir)?.iter().any(|lost| lost.name == keys::MAP) {
+        dir.map(&shapes(dir)?, keys::MAP)?;
+    }
+    Ok(())
 }
 
 /// A finding for each map that is pinned no more.

@@ -41,6 +41,7 @@ mod loader;
 mod measure;
 mod mend;
 mod observe;
+mod own;
 mod probe;
 mod publish;
 mod root_array;

@@ -5,8 +5,9 @@
 //! program is put there until after it was taken out: so the place is known whatever became of the
 //! owner's pin or of the record of the generation, and the program stays callable.
 
-use super::attachment::{self, index_of, pinned_link, pinned_programs, remove_link};
+use super::attachment::{self, index_of, remove_link};
 use super::instance::{QuicLb, Writer, GENERATION_MAP};
+use super::own::{pinned_link, pinned_programs};
 use crate::error::ErrorKind;
 use crate::id::InterfaceName;
 use crate::kernel::attach::{display_name, occupants, AttachError, Mode};

@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::attachment::{index_of, pinned_programs, refuse_foreign_programs};
+use super::attachment::index_of;
 use super::error::InstanceError;
 use super::instance::{QuicLb, Writer, PROGRAM};
 use super::loader::{self, load_around};
+use super::mend::refuse_lost_contexts;
+use super::own::{pinned_programs, refuse_foreign_programs};
 use super::root_array::{self, kept, Kept};
 use super::status::Abi;
 use crate::error::ErrorKind;
@@ -154,6 +156,7 @@ impl Writer {
         mut observer: impl FnMut(Step) -> Result<(), Aborted>,
     ) -> Result<Upgraded, UpgradeError> {
         self.refuse_foreign()?;
+        refuse_lost_contexts(self.dir())?;
         // This writer may have been stopped before.
         self.settle()?;
         self.settled = Settled::Sound;
@@ -352,13 +355,6 @@ impl Writer {
             self.settled = settled;
         }
         Ok(())
-    }
-}
-
-impl QuicLb {
-    /// What this build's program is made of, of the kind that the instance has.
-    pub(super) fn built(&self) -> Build {
-        loader::build_with(self.maps.contexts.is_some())
     }
 }
 

@@ -12,21 +12,12 @@ use nix::fcntl::{Flock, FlockArg};
 use serde_json::{json, Value};
 
 use crate::harness::{
-    binary, coded, ethtool, example, machine, names_in, quiclb, quiclb_json, state, state_dir,
-    Files, Ran, EXAMPLE, INSTANCE,
+    applied, binary, coded, ethtool, example, machine, names_in, quiclb, quiclb_json, state,
+    state_dir, Files, Ran, EXAMPLE, INSTANCE,
 };
 use crate::netns::{
     foreign_link, foreign_program, ifindex, ip, isolated, program_id, xdp_seen_by_ip, Kind, BPFFS,
 };
-
-/// An applied example on a machine of its own.
-fn applied(test: &str) -> (Files, String) {
-    machine();
-    let files = Files::new(test);
-    let spec = files.write("spec.json", EXAMPLE);
-    quiclb(&["apply", &spec]).exits(0);
-    (files, spec)
-}
 
 fn text(value: &Value) -> &str {
     value.as_str().expect("text")

@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Instances that lost something: found, named, and repaired by the next `apply` alone.
 
-use std::collections::BTreeMap;
 use std::fs;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
 use std::time::Duration;
 
 use guideway::error::ErrorKind;
 use guideway::kernel::attach::XdpLink;
-use guideway::kernel::map::{Map, MapKind, MapShape, Update};
+use guideway::kernel::keys;
+use guideway::kernel::map::{Map, Update};
 use guideway::kernel::program::Program;
 use guideway::kernel::publish::Generation;
 use guideway::kernel::statedir::META_MAP;
@@ -22,47 +19,10 @@ use serde_json::{json, Value};
 
 use crate::capabilities;
 use crate::harness::{
-    coded, draining, example, machine, names_in, poll, quiclb, quiclb_json, state, state_dir,
-    Files, EXAMPLE, INSTANCE,
+    applied, coded, draining, example, finding, is_named_and_left_alone, is_well, machine, maps,
+    poll, quiclb, quiclb_json, state, state_dir, Files, EXAMPLE, INSTANCE, LEFT_ALONE,
 };
-use crate::netns::{
-    foreign_program, ifindex, ip, isolated, pin, veth, within, xdp_seen_by_ip, Kind, BPFFS,
-};
-
-/// An applied example on a machine of its own.
-fn applied(test: &str) -> (Files, String) {
-    machine();
-    let files = Files::new(test);
-    let spec = files.write("spec.json", EXAMPLE);
-    quiclb(&["apply", &spec]).exits(0);
-    (files, spec)
-}
-
-/// The status of a damaged instance: one finding of this code is an error, and looking changed
-/// nothing.
-fn finding(code: &str) -> Value {
-    let before = state();
-    let status = quiclb_json(&["status", INSTANCE]).exits(5).valid("status");
-    let found = coded(&status["findings"], code).unwrap_or_else(|| panic!("{code}: {status:#}"));
-    assert_eq!(found["severity"], "error", "{code}");
-    assert!(found["remedy"].is_string(), "{code}");
-    let diagnosis = quiclb_json(&["doctor", INSTANCE]).exits(5).document();
-    let check = coded(&diagnosis["checks"], code).expect("a check");
-    assert_eq!(
-        (&check["result"], &check["message"]),
-        (&json!("error"), &found["message"])
-    );
-    assert_eq!(state(), before);
-    status
-}
-
-fn is_well() {
-    let status = quiclb_json(&["status", INSTANCE]).exits(0).valid("status");
-    assert_eq!(status["health"], "ok", "{status:#}");
-    let (_, id) = xdp_seen_by_ip("edge0").expect("a program");
-    assert_eq!(status["attachment"]["live_program_id"], id);
-    quiclb(&["doctor", INSTANCE]).exits(0);
-}
+use crate::netns::{ifindex, ip, isolated, veth, within, xdp_seen_by_ip, BPFFS};
 
 #[test]
 fn a_target_that_was_made_again() {
@@ -163,8 +123,11 @@ fn a_link_that_lost_its_pin_ends_with_its_holder() {
         assert!(gone, "nothing holds the link");
         let status = quiclb_json(&["status", INSTANCE]).exits(0).valid("status");
         assert_eq!(status["health"], "detached");
-        quiclb(&["apply", &spec]).exits(0);
+        let applied = quiclb_json(&["apply", &spec]).exits(0).valid("apply");
+        assert_eq!(applied["result"], "attached");
         is_well();
+        let applied = quiclb_json(&["apply", &spec]).exits(0).document();
+        assert_eq!(applied["result"], "unchanged");
     });
 }
 
@@ -269,14 +232,6 @@ fn pins_that_were_lost() {
     });
 }
 
-/// The number of each pinned map, by name.
-fn maps() -> BTreeMap<String, u32> {
-    let maps = state_dir().join("maps");
-    let id = |name: &str| Map::open_any(&maps.join(name)).expect("a map").id();
-    let names = names_in(&maps).into_iter();
-    names.map(|name| (name.clone(), id(&name))).collect()
-}
-
 fn running() -> Program {
     Program::open(&state_dir().join("progs/gw_quiclb")).expect("a program")
 }
@@ -354,6 +309,41 @@ fn maps_that_lost_their_pins_come_back_with_what_is_in_them() {
                 && text.contains("maps/gw_ql_flow: pinned again"),
             "{text}"
         );
+    });
+}
+
+/// Without it an instance is whole, too, if its program does not decrypt; this one does.
+#[test]
+fn a_lost_map_of_contexts_is_no_other_build() {
+    isolated("tool::lost_contexts", || {
+        let (_files, spec) = applied("lost-contexts");
+        let before = maps();
+        if !before.contains_key(keys::MAP) {
+            return assert_ne!(keys::support(), keys::Support::Works);
+        }
+        let build = state_dir().join(format!("progs/build-{}", running().id()));
+        for record in [true, false] {
+            fs::remove_file(state_dir().join("maps").join(keys::MAP)).expect("removed");
+            if !record {
+                fs::remove_file(&build).expect("removed");
+            }
+            let status = finding("lost-pin");
+            assert_eq!(coded(&status["findings"], "other-build").is_some(), !record);
+            let there = state();
+            let error = quiclb_json(&["upgrade", INSTANCE]).fails(1, "not-found");
+            let message = error["message"].as_str().expect("text");
+            let named = message.contains(keys::MAP);
+            assert!(
+                named && message.contains("apply the specification"),
+                "{message}"
+            );
+            assert_eq!(state(), there);
+            let applied = quiclb_json(&["apply", &spec]).exits(0).document();
+            assert_eq!(applied["result"], "repaired");
+            assert_eq!(maps(), before);
+        }
+        quiclb(&["upgrade", INSTANCE]).exits(0);
+        is_well();
     });
 }
 
@@ -603,172 +593,6 @@ fn what_was_kept_for_a_return_is_counted() {
             is_well();
         }
     });
-}
-
-const LEFT_ALONE: &str = "it was left alone: if nothing needs it, remove it by hand";
-
-/// Whoever looks or changes is refused, told where the matter is and what to do; nothing is changed.
-#[track_caller]
-fn is_named_and_left_alone(spec: &str, object: &Path, remedy: &str) {
-    let id = |path: &Path| Map::open_any(path).map(|map| map.id()).ok();
-    let (before, there) = (state(), id(object));
-    for arguments in [
-        &["status", INSTANCE][..],
-        &["doctor", INSTANCE],
-        &["plan", spec],
-        &["apply", spec],
-        &["run", INSTANCE],
-        &["upgrade", INSTANCE],
-    ] {
-        let error = quiclb_json(arguments).fails(4, "incompatible");
-        let message = error["message"].as_str().expect("text");
-        let named = message.contains(&object.display().to_string());
-        assert!(
-            named && message.contains(remedy),
-            "{arguments:?}: {message}"
-        );
-        assert_eq!(
-            (state(), id(object)),
-            (before.clone(), there),
-            "{arguments:?}"
-        );
-    }
-}
-
-#[test]
-fn foreign_objects_under_our_names_are_named_and_left_alone() {
-    isolated("tool::foreign_objects", || {
-        let (_files, spec) = applied("foreign-objects");
-        let aside = Path::new(BPFFS).join("aside");
-        let theirs = Theirs::new();
-        for place in ["maps/gw_ql_flow", "progs/gw_quiclb", "links/xdp"] {
-            let path = state_dir().join(place);
-            for kind in ["map", "program", "link"] {
-                fs::rename(&path, &aside).expect("put aside");
-                theirs.pin(kind, &path);
-                is_named_and_left_alone(&spec, &path, LEFT_ALONE);
-                fs::remove_file(&path).expect("removed");
-                fs::rename(&aside, &path).expect("put back");
-                is_well();
-            }
-        }
-    });
-}
-
-/// Objects of somebody else.
-struct Theirs {
-    map: Map,
-    program: OwnedFd,
-    link: OwnedFd,
-}
-
-impl Theirs {
-    fn new() -> Self {
-        let shape = MapShape {
-            name: "theirs".into(),
-            kind: MapKind::HASH,
-            key_size: 4,
-            value_size: 8,
-            max_entries: 16,
-            flags: 0,
-        };
-        let dissector = foreign_program("dissector", Kind::FlowDissector).expect("load");
-        Self {
-            map: Map::create(&shape, None).expect("a map"),
-            program: foreign_program("theirs", Kind::Xdp).expect("load"),
-            link: namespace_link(&dissector),
-        }
-    }
-
-    fn pin(&self, kind: &str, path: &Path) {
-        match kind {
-            "map" => self.map.pin(path).expect("pinned"),
-            "program" => pin(&self.program, path),
-            _ => pin(&self.link, path),
-        }
-    }
-}
-
-#[test]
-fn foreign_objects_in_the_place_of_other_programs_hide_nothing_and_are_left_alone() {
-    isolated("tool::foreign_programs", || {
-        let (_files, spec) = applied("foreign-programs");
-        let theirs = Theirs::new();
-        let running = state_dir().join("progs/gw_quiclb");
-        let aside = Path::new(BPFFS).join("aside");
-        let refused = |path: &Path, arguments: &[&str]| {
-            let inode = |path: &Path| fs::symlink_metadata(path).map(|found| found.ino()).ok();
-            let before = (state(), inode(path), inode(&running));
-            let error = quiclb_json(arguments).fails(4, "incompatible");
-            let message = error["message"].as_str().expect("text");
-            assert!(
-                message.contains(&path.display().to_string()) && message.contains(LEFT_ALONE),
-                "{arguments:?}: {message}"
-            );
-            let now = (state(), inode(path), inode(&running));
-            assert_eq!(now, before, "{arguments:?}");
-        };
-        for role in ["next", "previous"] {
-            for kind in ["map", "program", "link"] {
-                let path = state_dir().join(format!("progs/gw_quiclb-{role}"));
-                theirs.pin(kind, &path);
-                let status = finding("foreign-pin");
-                let findings = status["findings"].as_array().expect("a list");
-                assert_eq!(findings.len(), 1, "{status:#}");
-                assert_eq!(findings[0]["object"], path.display().to_string());
-                let remedy = findings[0]["remedy"].as_str().expect("text");
-                assert!(remedy.contains(LEFT_ALONE), "{remedy}");
-                assert_eq!(status["health"], "degraded");
-                let attachment = &status["attachment"];
-                assert_eq!(attachment["owner"], "ours");
-                assert_eq!(attachment["previous_program_id"], Value::Null);
-                assert_eq!(status["generation"]["number"], 1);
-                assert_eq!(status["services"].as_array().map(Vec::len), Some(1));
-                quiclb(&["status"]).exits(5);
-                quiclb(&["plan", &spec]).exits(0);
-                for arguments in [
-                    &["apply", &spec][..],
-                    &["upgrade", INSTANCE],
-                    &["rollback", INSTANCE],
-                    &["detach", INSTANCE, "--purge"],
-                ] {
-                    refused(&path, arguments);
-                }
-                // Also where there is more to be done.
-                fs::rename(&running, &aside).expect("put aside");
-                finding("foreign-pin");
-                refused(&path, &["apply", &spec]);
-                fs::rename(&aside, &running).expect("put back");
-                // Taking the program off needs no other one.
-                quiclb(&["detach", INSTANCE]).exits(0);
-                assert!(path.exists());
-                fs::remove_file(&path).expect("removed");
-                quiclb(&["apply", &spec]).exits(0);
-                is_well();
-            }
-        }
-    });
-}
-
-/// A link of another kind, on the network namespace.
-fn namespace_link(program: &OwnedFd) -> OwnedFd {
-    let namespace = fs::File::open("/proc/thread-self/ns/net").expect("namespace");
-    // SAFETY: absent options are allowed.
-    let fd = unsafe {
-        libbpf_sys::bpf_link_create(
-            program.as_raw_fd(),
-            namespace.as_raw_fd(),
-            libbpf_sys::BPF_FLOW_DISSECTOR,
-            std::ptr::null(),
-        )
-    };
-    assert!(
-        fd >= 0,
-        "a link: {}",
-        std::io::Error::from_raw_os_error(-fd)
-    );
-    // SAFETY: the descriptor is new.
-    unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
 /// One bit of what tells the version and the owner.

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Runs the tool, and makes a machine for it.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use guideway::kernel::map::Map;
 use serde_json::{json, Value};
 
-use crate::netns::{self, ip, veth};
+use crate::netns::{self, ip, veth, xdp_seen_by_ip};
 use crate::tool;
 pub(crate) use crate::tool::{assert_valid, Ran};
 
@@ -217,4 +219,77 @@ pub(crate) fn state_dir() -> PathBuf {
 pub(crate) fn coded<'a>(list: &'a Value, code: &str) -> Option<&'a Value> {
     let mut entries = list.as_array().expect("a list").iter();
     entries.find(|entry| entry["code"] == code)
+}
+
+/// An applied example on a machine of its own.
+pub(crate) fn applied(test: &str) -> (Files, String) {
+    machine();
+    let files = Files::new(test);
+    let spec = files.write("spec.json", EXAMPLE);
+    quiclb(&["apply", &spec]).exits(0);
+    (files, spec)
+}
+
+/// The status of a damaged instance: one finding of this code is an error, and looking changed
+/// nothing.
+pub(crate) fn finding(code: &str) -> Value {
+    let before = state();
+    let status = quiclb_json(&["status", INSTANCE]).exits(5).valid("status");
+    let found = coded(&status["findings"], code).unwrap_or_else(|| panic!("{code}: {status:#}"));
+    assert_eq!(found["severity"], "error", "{code}");
+    assert!(found["remedy"].is_string(), "{code}");
+    let diagnosis = quiclb_json(&["doctor", INSTANCE]).exits(5).document();
+    let check = coded(&diagnosis["checks"], code).expect("a check");
+    assert_eq!(
+        (&check["result"], &check["message"]),
+        (&json!("error"), &found["message"])
+    );
+    assert_eq!(state(), before);
+    status
+}
+
+pub(crate) fn is_well() {
+    let status = quiclb_json(&["status", INSTANCE]).exits(0).valid("status");
+    assert_eq!(status["health"], "ok", "{status:#}");
+    let (_, id) = xdp_seen_by_ip("edge0").expect("a program");
+    assert_eq!(status["attachment"]["live_program_id"], id);
+    quiclb(&["doctor", INSTANCE]).exits(0);
+}
+
+/// The number of each pinned map, by name.
+pub(crate) fn maps() -> BTreeMap<String, u32> {
+    let maps = state_dir().join("maps");
+    let id = |name: &str| Map::open_any(&maps.join(name)).expect("a map").id();
+    let names = names_in(&maps).into_iter();
+    names.map(|name| (name.clone(), id(&name))).collect()
+}
+
+pub(crate) const LEFT_ALONE: &str = "it was left alone: if nothing needs it, remove it by hand";
+
+/// Whoever looks or changes is refused, told where the matter is and what to do; nothing is changed.
+#[track_caller]
+pub(crate) fn is_named_and_left_alone(spec: &str, object: &Path, remedy: &str) {
+    let id = |path: &Path| Map::open_any(path).map(|map| map.id()).ok();
+    let (before, there) = (state(), id(object));
+    for arguments in [
+        &["status", INSTANCE][..],
+        &["doctor", INSTANCE],
+        &["plan", spec],
+        &["apply", spec],
+        &["run", INSTANCE],
+        &["upgrade", INSTANCE],
+    ] {
+        let error = quiclb_json(arguments).fails(4, "incompatible");
+        let message = error["message"].as_str().expect("text");
+        let named = message.contains(&object.display().to_string());
+        assert!(
+            named && message.contains(remedy),
+            "{arguments:?}: {message}"
+        );
+        assert_eq!(
+            (state(), id(object)),
+            (before.clone(), there),
+            "{arguments:?}"
+        );
+    }
 }

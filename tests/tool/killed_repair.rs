@@ -11,7 +11,7 @@ use crate::harness::{
     command, machine, poll, quiclb, quiclb_json, send_initials, state_dir, Files, EXAMPLE, INSTANCE,
 };
 use crate::killing::{as_many, killed_before, objects};
-use crate::netns::{ip, isolated, veth, within, without_ipv6};
+use crate::netns::{ip, isolated, veth, within, without_ipv6, xdp_seen_by_ip};
 
 /// Packets that have arrived behind the targets.
 fn arrived() -> u64 {
@@ -66,6 +66,14 @@ fn a_repair_of_lost_pins_is_ended_by_the_next_one() {
             loop {
                 let before = objects(&dir);
                 fs::remove_file(dir.join(lost)).expect("removed");
+                if lost == "links/xdp" {
+                    // The kernel takes its time, and what is still there is pinned again.
+                    let gone = || xdp_seen_by_ip("edge0").is_none();
+                    assert!(
+                        within(Duration::from_secs(10), gone),
+                        "nothing holds the link"
+                    );
+                }
                 let killed = killed_before(&mut command(&["apply", &spec]), changes.len());
                 let what = format!("{lost}: before change {} ({killed:?})", changes.len());
                 if lost != "links/xdp" {

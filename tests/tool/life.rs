@@ -130,7 +130,7 @@ fn an_instance_lives_from_apply_to_purge() {
         let back = quiclb_json(&["apply", &drained]).exits(0).document();
         assert_eq!(
             (&back["result"], &back["generation"]),
-            (&json!("unchanged"), &json!(2))
+            (&json!("attached"), &json!(2))
         );
         assert!(xdp_seen_by_ip("edge0").is_some());
 

@@ -6,6 +6,7 @@ mod affinity;
 mod around;
 mod damage;
 mod documents;
+mod foreign;
 mod harness;
 mod keys;
 mod killed_repair;

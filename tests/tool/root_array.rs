@@ -319,7 +319,7 @@ fn a_program_that_somebody_took_out_is_put_back() {
         let found = found("root-array");
         assert_eq!(found["message"], "somebody took the program out");
         let applied = quiclb_json(&["apply", &spec]).exits(0).document();
-        assert_eq!(applied["result"], "unchanged");
+        assert_eq!(applied["result"], "attached");
         is_well(&owned);
     });
 }

@@ -114,6 +114,17 @@ pub enum PinError {
         /// Its name.
         name: String,
     },
+    /// The name holds a link that runs somebody else's program.
+    #[error("{path} is link {id}, whose program {program} uses none of the maps pinned beside it")]
+    #[non_exhaustive]
+    OtherLink {
+        /// Where.
+        path: String,
+        /// The kernel's number of the link.
+        id: u32,
+        /// That of its program.
+        program: u32,
+    },
 }
 
 impl PinError {
@@ -121,7 +132,9 @@ impl PinError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Sys(error) => error.kind(),
-            Self::WrongType { .. } | Self::OtherProgram { .. } => ErrorKind::Incompatible,
+            Self::WrongType { .. } | Self::OtherProgram { .. } | Self::OtherLink { .. } => {
+                ErrorKind::Incompatible
+            }
         }
     }
 }

@@ -13,10 +13,11 @@ use super::{CollectError, Collector};
 use crate::id::InterfaceName;
 use crate::kernel::netdev;
 use crate::plan::{plan_again, Live, PlanResult, ServiceSweep};
-use crate::quiclb::attachment::{index_of, mode_here, pinned_link};
+use crate::quiclb::attachment::{index_of, mode_here};
 use crate::quiclb::error::{InstanceError, PublishError};
 use crate::quiclb::instance::{QuicLb, Writer};
 use crate::quiclb::observe::observe_for;
+use crate::quiclb::own::pinned_link;
 use crate::quiclb::root_array::kept;
 
 /// Why a step published a generation of the same specification.

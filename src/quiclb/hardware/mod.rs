@@ -20,12 +20,13 @@ use std::time::{Duration, Instant};
 
 use nix::libc;
 
-use super::attachment::{pinned_link, refuse_misplaced, remove_link, Attached, Holder, LINK};
+use super::attachment::{refuse_misplaced, remove_link, Attached, Holder, LINK};
 use super::error::{InstanceError, PlanError};
 use super::instance::{PATIENCE, PROGRAM};
 use super::layout::require_current;
 use super::live::{record_pin, RECORD};
 use super::observe::observe_for;
+use super::own::pinned_link;
 use crate::id::{InstanceId, InterfaceName};
 use crate::kernel::attach::{interface_index, AttachError, Attachment, Mode, XdpLink};
 use crate::kernel::program::Program;

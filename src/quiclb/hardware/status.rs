@@ -9,8 +9,9 @@ use super::HardwareLb;
 use crate::abi::{self, OffloadLimit};
 use crate::id::{InstanceId, InterfaceName};
 use crate::plan::Lack;
-use crate::quiclb::attachment::{mode_here, pinned_link};
+use crate::quiclb::attachment::mode_here;
 use crate::quiclb::error::InstanceError;
+use crate::quiclb::own::pinned_link;
 use crate::reason::{Reason, Rule};
 use crate::service::Mode;
 

@@ -21,14 +21,14 @@ use crate::kernel::exchange::Role;
 use crate::kernel::program::Program;
 use crate::kernel::statedir::{AbiVersion, Section, StateDir, StateError};
 use crate::plan::{ifindex_drift, reach, CheckCode, CheckResult, Live};
-use crate::quiclb::attachment::{
-    foreign_programs, index_of, mode_here, pinned_link, pinned_programs, LINK,
-};
+use crate::quiclb::attachment::{index_of, mode_here, LINK};
 use crate::quiclb::error::InstanceError;
 use crate::quiclb::finding::{Finding, FindingCode};
 use crate::quiclb::instance::{QuicLb, PROGRAM};
+use crate::quiclb::loader::build_with;
 use crate::quiclb::mend;
 use crate::quiclb::observe::observe;
+use crate::quiclb::own::{foreign_programs, pinned_link, pinned_programs};
 use crate::quiclb::stats::{ServiceStats, Stats};
 use crate::reason::Reason;
 use crate::service::Mode;
@@ -437,7 +437,10 @@ fn other_build(
 ) -> Result<Option<Build>, InstanceError> {
     let id = instance.program().id();
     let object = format!("program {id}");
-    let built = instance.built();
+    // With or without decryption, as the instance has it; of the maps that is the only one whose loss
+    // leaves it whole.
+    let lost = found(findings, FindingCode::LostPin);
+    let built = build_with(instance.maps.contexts.is_some() || lost);
     let build = Build::of(instance.dir(), id)?;
     let message = match &build {
         Some(build) if build.makes_the_same(&built) => return Ok(Some(build.clone())),

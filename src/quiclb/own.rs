@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Which of the objects under an instance's names are its own.
+//!
+//! What works together belongs together: a program is the instance's if it uses maps that are pinned
+//! here, a link or a place in an array if such a program is there, and a map if no such program uses
+//! another one in its place. Names alone prove nothing: whoever may pin may take any.
+
+use super::attachment::LINK;
+use super::error::InstanceError;
+use super::instance::{shapes, Maps, PROGRAM};
+use crate::error::ErrorKind;
+use crate::kernel::attach::{AttachError, XdpLink};
+use crate::kernel::exchange::{Programs, Role};
+use crate::kernel::keys;
+use crate::kernel::map::Map;
+use crate::kernel::probe::{lacking, missing, Capability};
+use crate::kernel::program::{self, Program};
+use crate::kernel::statedir::{Section, StateDir};
+use crate::kernel::{PinError, SysError};
+
+/// The pinned programs of an instance, whether there are any. What is somebody else's in the place of
+/// the next or the previous one is none of them.
+pub(super) fn pinned_programs(dir: &StateDir) -> Result<Programs, PinError> {
+    Ok(told_apart(dir)?.0)
+}
+
+/// What is somebody else's in the place of the next or the previous program.
+pub(super) fn foreign_programs(dir: &StateDir) -> Result<Vec<(Role, PinError)>, PinError> {
+    Ok(told_apart(dir)?.1)
+}
+
+/// Refuses if there is any: whoever exchanges programs, or removes their pins, needs these places.
+pub(super) fn refuse_foreign_programs(dir: &StateDir) -> Result<(), PinError> {
+    match foreign_programs(dir)?.pop() {
+        Some((_, error)) => Err(error),
+        None => Ok(()),
+    }
+}
+
+fn told_apart(dir: &StateDir) -> Result<(Programs, Vec<(Role, PinError)>), PinError> {
+    let maps = pinned_maps(dir);
+    Programs::ours(dir, PROGRAM, |program| program.works_on(&maps))
+}
+
+/// The numbers of those pinned maps that programs use, of whatever layout.
+fn pinned_maps(dir: &StateDir) -> Vec<u32> {
+    // What cannot be read is pinned no more.
+    let names = dir.pins(Section::Maps).unwrap_or_default().into_iter();
+    let names = names.filter(|name| Maps::is_programs(name));
+    let maps = names.filter_map(|name| Map::open_any(&dir.pin(Section::Maps, &name)).ok());
+    maps.map(|map| map.id()).collect()
+}
+
+/// A program that is pinned nowhere here.
+fn opened(id: u32) -> Result<Program, SysError> {
+    let right = [Capability::SysAdmin];
+    let errno = match missing(&right).is_empty() {
+        true => nix::libc::ENOENT,
+        false => nix::libc::EPERM,
+    };
+    let refused = || lacking(SysError::new("open program", id, errno), &right);
+    program::by_id(id).ok_or_else(refused)
+}
+
+/// The pinned link of an instance, if there is one.
+///
+/// # Errors
+/// What has its name is somebody else's, or the process may not tell.
+pub(super) fn pinned_link(dir: &StateDir) -> Result<Option<XdpLink>, AttachError> {
+    let path = dir.pin(Section::Links, LINK);
+    let link = match XdpLink::open(&path) {
+        Ok(link) => link,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let state = link.state()?;
+    let id = state.program_id;
+    let is_pinned = pinned_programs(dir)?.with_id(id).is_some();
+    if is_pinned || opened(id)?.works_on(&pinned_maps(dir)) {
+        return Ok(Some(link));
+    }
+    Err(PinError::OtherLink {
+        path: path.display().to_string(),
+        id: state.id,
+        program: id,
+    }
+    .into())
+}
+
+/// The programs of an instance.
+pub(super) struct Users {
+    /// One that is attached and has lost its pin is the first, as packets meet it.
+    pub(super) programs: Vec<Program>,
+    /// Why that one could not be opened.
+    pub(super) refused: Option<SysError>,
+}
+
+impl Users {
+    /// Asks the pins.
+    ///
+    /// # Errors
+    /// Something of another type has the name of a program or of the link.
+    pub(super) fn of(dir: &StateDir) -> Result<Self, InstanceError> {
+        let pinned = pinned_programs(dir)?;
+        let mut users = Self {
+            programs: Vec::new(),
+            refused: None,
+        };
+        let linked = match XdpLink::open(&dir.pin(Section::Links, LINK)) {
+            Ok(link) => Some(link.state()?.program_id),
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            Err(error) => return Err(error.into()),
+        };
+        if let Some(id) = linked.filter(|id| pinned.with_id(*id).is_none()) {
+            match opened(id) {
+                Ok(program) => users.programs.push(program),
+                Err(error) => users.refused = Some(error),
+            }
+        }
+        for program in pinned.all() {
+            users.programs.push(program.try_clone()?);
+        }
+        let maps = pinned_maps(dir);
+        users.programs.retain(|program| program.works_on(&maps));
+        Ok(users)
+    }
+}
+
+/// Refuses if anything under the instance's names is somebody else's, or may be: whoever makes anew what
+/// is missing, or removes all, must know.
+///
+/// # Errors
+/// So it is, or the process may not look, which takes CAP_SYS_ADMIN where pins have been lost.
+pub(super) fn refuse_foreign(dir: &StateDir) -> Result<(), InstanceError> {
+    refuse_foreign_programs(dir)?;
+    pinned_link(dir)?;
+    refuse_foreign_maps(dir)
+}
+
+/// Refuses if somebody else's map has the name of one that a program of the instance uses: a program
+/// that was loaded around it would leave behind what is in the real one.
+///
+/// # Errors
+/// So it is, or the process may not look, which takes CAP_SYS_ADMIN where a program does not use what
+/// is pinned.
+pub(super) fn refuse_foreign_maps(dir: &StateDir) -> Result<(), InstanceError> {
+    let users = Users::of(dir)?;
+    let shapes = shapes(dir)?;
+    for name in Maps::NAMES.into_iter().chain([keys::MAP]) {
+        // Of some build no program uses it.
+        let Some(shape) = shapes.get(name).filter(|_| Maps::is_held(name)) else {
+            continue;
+        };
+        let path = dir.pin(Section::Maps, name);
+        let Ok(pinned) = Map::open_any(&path) else {
+            continue;
+        };
+        for program in &users.programs {
+            if program.map_ids().contains(&pinned.id()) {
+                break;
+            }
+            if let Some(used) = program.map(shape)? {
+                return Err(InstanceError::ForeignMap {
+                    path: path.display().to_string(),
+                    id: pinned.id(),
+                    program: program.id(),
+                    used: used.id(),
+                });
+            }
+        }
+    }
+    Ok(())
+}
