@@ -22,16 +22,16 @@ macro_rules! plain {
     )*};
 }
 
-plain!(
-    AttachmentError,
-    GuardError,
-    InstallError,
-    RouteError,
-    SysError
-);
+plain!(GuardError, InstallError, RouteError, SysError);
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
+        Self::new(error.kind(), &error).remedy(error.remedy())
+    }
+}
+
+impl From<AttachmentError> for Failure {
+    fn from(error: AttachmentError) -> Self {
         Self::new(error.kind(), &error).remedy(error.remedy())
     }
 }

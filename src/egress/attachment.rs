@@ -13,13 +13,13 @@ use serde::{Deserialize, Serialize};
 
 use super::error::InstanceError;
 use super::instance::{Egress, Writer, PROGRAM};
+use super::ours::Ours;
 use crate::error::{ErrorKind, NOT_OURS};
-use crate::kernel::exchange::Programs;
 use crate::kernel::program::Program;
 use crate::kernel::record::{self, RecordError};
 use crate::kernel::statedir::{Section, StateDir};
 use crate::kernel::tc::{self, AttachError, Attachment, ClsactFilter, FilterId, TcxLink};
-use crate::kernel::SysError;
+use crate::kernel::{PinError, SysError};
 
 /// Name of a filter's record, in the kernel's listings.
 const RECORD: &str = "gw_eg_filter";
@@ -75,9 +75,30 @@ pub enum AttachmentError {
         /// What is wrong.
         error: serde_json::Error,
     },
+    /// The name of a link of the instance holds somebody else's.
+    #[error(
+        "{path} is link {link_id} of program {program_id} ({name}), which uses none of the instance's maps"
+    )]
+    #[non_exhaustive]
+    ForeignLink {
+        /// Where.
+        path: String,
+        /// The kernel's number of the link.
+        link_id: u32,
+        /// The kernel's number of the program that it runs.
+        program_id: u32,
+        /// Name of the program.
+        name: String,
+    },
     /// The kernel refused a call.
     #[error(transparent)]
     Sys(#[from] SysError),
+}
+
+impl From<PinError> for AttachmentError {
+    fn from(error: PinError) -> Self {
+        AttachError::from(error).into()
+    }
 }
 
 impl AttachmentError {
@@ -90,7 +111,9 @@ impl AttachmentError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Attach(error) => error.kind(),
-            Self::Record(_) | Self::Corrupt { .. } => ErrorKind::Incompatible,
+            Self::Record(_) | Self::Corrupt { .. } | Self::ForeignLink { .. } => {
+                ErrorKind::Incompatible
+            }
             Self::Sys(error) => error.kind(),
         }
     }
@@ -234,6 +257,11 @@ impl Holder {
     }
 }
 
+/// Where the link is pinned that holds the program on an interface.
+pub(super) fn link_pin(dir: &StateDir, ifindex: u32) -> PathBuf {
+    dir.pin(Section::Links, &pin(ifindex, LINK))
+}
+
 fn pin(ifindex: u32, kind: &str) -> String {
     format!("{ifindex}-{kind}")
 }
@@ -261,8 +289,7 @@ impl Egress {
     /// # Errors
     /// The state directory cannot be read, or a record in it.
     pub fn attachments(&self) -> Result<Vec<AttachmentView>, AttachmentError> {
-        let programs = Programs::open(&self.dir, PROGRAM).map_err(AttachError::from)?;
-        let successor = self.successor()?;
+        let ours = Ours::of(&self.dir)?;
         let view = |(ifindex, holder): (u32, Holder)| {
             Ok(AttachmentView {
                 ifindex,
@@ -274,7 +301,7 @@ impl Egress {
                         filter: filter.id(),
                     },
                 },
-                program_id: holder.runs(ifindex, programs.all().chain(&successor))?,
+                program_id: holder.runs(ifindex, ours.all())?,
             })
         };
         self.holders()?.into_iter().map(view).collect()
@@ -283,21 +310,25 @@ impl Egress {
     /// The program that interfaces go over to in a migration that has not ended, if there is one:
     /// packets that meet it are handled as by the one before.
     pub(super) fn successor(&self) -> Result<Option<Program>, AttachmentError> {
-        if !self.dir.is_taken_over()? {
-            return Ok(None);
-        }
-        let path = self.dir.next().pin(Section::Programs, PROGRAM);
-        match Program::open(&path) {
-            Ok(program) => Ok(Some(program)),
-            // It has come to its end between two looks.
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(AttachError::from(error).into()),
-        }
+        successor(&self.dir)
     }
 
     /// What holds the program on interfaces, in the order of their indices.
     pub(super) fn holders(&self) -> Result<Vec<(u32, Holder)>, AttachmentError> {
         holders(&self.dir)
+    }
+}
+
+/// The program that interfaces go over to in a migration that has not ended.
+pub(super) fn successor(dir: &StateDir) -> Result<Option<Program>, AttachmentError> {
+    if !dir.is_taken_over()? {
+        return Ok(None);
+    }
+    match Program::open(&dir.next().pin(Section::Programs, PROGRAM)) {
+        Ok(program) => Ok(Some(program)),
+        // It has come to its end between two looks.
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -326,8 +357,7 @@ pub(super) fn holders(dir: &StateDir) -> Result<Vec<(u32, Holder)>, AttachmentEr
 }
 
 fn link(dir: &StateDir, ifindex: u32) -> Result<Option<TcxLink>, AttachmentError> {
-    let path = dir.pin(Section::Links, &pin(ifindex, LINK));
-    match TcxLink::open(&path) {
+    match TcxLink::open(&link_pin(dir, ifindex)) {
         Ok(link) => Ok(Some(link)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error.into()),
@@ -362,8 +392,9 @@ impl Writer {
         ifindex: u32,
         options: &tc::Options,
     ) -> Result<Attached, AttachmentError> {
-        let programs = Programs::open(&self.dir, PROGRAM).map_err(AttachError::from)?;
-        if let Some(link) = link(&self.dir, ifindex)? {
+        let ours = Ours::of(&self.dir)?;
+        let programs = ours.programs();
+        if let Some(link) = self.link(&ours, ifindex)? {
             let state = link.state()?;
             if state.ifindex == Some(ifindex) {
                 if programs.with_id(state.program_id).is_none() {
@@ -398,8 +429,7 @@ impl Writer {
         }
         match Attachment::new(&self.program, ifindex, options)? {
             Attachment::Tcx(link) => {
-                let path = self.dir.pin(Section::Links, &pin(ifindex, LINK));
-                link.pin(&path)?;
+                link.pin(&link_pin(&self.dir, ifindex))?;
                 let link_id = link.state()?.id;
                 Ok(Attached::Tcx { link_id })
             }
@@ -411,6 +441,18 @@ impl Writer {
                 }
             },
         }
+    }
+
+    /// The link that holds the program on an interface.
+    ///
+    /// # Errors
+    /// It is not the instance's.
+    fn link(&self, ours: &Ours, ifindex: u32) -> Result<Option<TcxLink>, AttachmentError> {
+        let link = link(&self.dir, ifindex)?;
+        if let Some(link) = &link {
+            ours.require_link(ifindex, link)?;
+        }
+        Ok(link)
     }
 
     fn runs_ours(&self, filter: &ClsactFilter) -> Result<bool, AttachError> {
@@ -453,7 +495,7 @@ impl Writer {
     /// The filter runs another program by now, which is left alone, or the kernel refuses.
     pub fn detach(&mut self, ifindex: u32) -> Result<bool, AttachmentError> {
         let mut was_there = false;
-        if let Some(link) = link(&self.dir, ifindex)? {
+        if let Some(link) = self.link(&Ours::of(&self.dir)?, ifindex)? {
             was_there |= link.detach()?;
             self.lock.unpin(Section::Links, &pin(ifindex, LINK))?;
         }
@@ -472,8 +514,10 @@ impl Writer {
     /// Removes the state of an instance that is attached nowhere, and says what it removed.
     ///
     /// # Errors
-    /// It is attached, or something cannot be removed.
+    /// It is attached, somebody else's program is pinned in the place of one, or something cannot be
+    /// removed.
     pub fn remove(self) -> Result<Vec<String>, InstanceError> {
+        self.refuse_foreign()?;
         Ok(self.lock.remove()?)
     }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! What can go wrong with an instance, by what was tried.
 
+use super::attachment::AttachmentError;
 use super::limits::LimitError;
 use super::pins::{Report, SweepError};
 use super::publish::Step;
@@ -120,6 +121,9 @@ pub enum InstanceError {
         /// Where it was looked for.
         path: String,
     },
+    /// What is attached cannot be read, or is somebody else's.
+    #[error(transparent)]
+    Attachment(Box<AttachmentError>),
     /// A snapshot makes no sense.
     #[error(transparent)]
     Image(#[from] ImageError),
@@ -129,6 +133,12 @@ pub enum InstanceError {
     /// The kernel refused a call.
     #[error(transparent)]
     Sys(#[from] SysError),
+}
+
+impl From<AttachmentError> for InstanceError {
+    fn from(error: AttachmentError) -> Self {
+        Self::Attachment(Box::new(error))
+    }
 }
 
 impl InstanceError {
@@ -160,6 +170,7 @@ impl InstanceError {
             error if error.is_repairable() => {
                 Some("apply the specification again; beside egressd run: restart that")
             }
+            Self::Attachment(error) => error.remedy(),
             Self::State(StateError::Version { .. }) => Some(OTHER_VERSION),
             Self::State(StateError::Corrupt { .. }) => Some(NOT_OURS),
             Self::State(StateError::Open(_))
@@ -185,6 +196,7 @@ impl InstanceError {
                 ErrorKind::Conflict
             }
             Self::Unfinished { .. } => ErrorKind::Partial,
+            Self::Attachment(error) => error.kind(),
             Self::Sys(error) | Self::Ring(RingError::Sys(error)) => error.kind(),
             Self::Shape(_)
             | Self::Ring(_)

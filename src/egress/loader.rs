@@ -8,6 +8,7 @@ use super::instance::{limits, meta_shape, shapes, Egress, Maps, Writer, PATIENCE
 use super::limits::Limits;
 use super::mend::take_back;
 use super::migrate::{settle, Settled};
+use super::ours::refuse_foreign;
 use crate::abi;
 use crate::kernel::build::Build;
 use crate::kernel::egress_object::Options;
@@ -134,6 +135,7 @@ impl Loader {
     /// Takes back the maps that the program has still. If that is not all, loads it anew around the
     /// maps that are there, and pins what was missing.
     fn repair(&self, lock: StateDirLock) -> Result<Writer, InstanceError> {
+        refuse_foreign(&self.dir)?;
         let mut repairs = take_back(&lock)?;
         match Egress::open(&self.dir) {
             Err(error) if error.is_repairable() => {}

@@ -3,11 +3,10 @@
 
 use super::attachment::holders;
 use super::error::InstanceError;
-use super::instance::{limits, shapes, Maps, PROGRAM};
+use super::instance::{limits, shapes, Maps};
+use super::ours::{pinned_maps, somebodys, Ours};
 use crate::kernel::exchange::{lost_maps, Programs};
-use crate::kernel::map::Map;
-use crate::kernel::probe::{lacking, missing, Capability};
-use crate::kernel::program::{by_id, Program};
+use crate::kernel::program::Program;
 use crate::kernel::repair::Repair;
 use crate::kernel::statedir::{Section, StateDir, StateDirLock};
 use crate::kernel::SysError;
@@ -16,17 +15,13 @@ use crate::kernel::SysError;
 /// who may not ask for one changes nothing.
 pub(super) fn take_back(lock: &StateDirLock) -> Result<Vec<Repair>, InstanceError> {
     let dir = lock.dir();
-    let maps: Vec<u32> = Maps::NAMES
-        .into_iter()
-        .filter_map(|name| Map::open_any(&dir.pin(Section::Maps, name)).ok())
-        .map(|map| map.id())
-        .collect();
+    let maps = pinned_maps(dir);
     if maps.len() == Maps::NAMES.len() {
         return Ok(Vec::new());
     }
-    let pinned = Programs::open(dir, PROGRAM)?;
-    let attached = attached(dir, &pinned)?;
-    let mut programs: Vec<_> = pinned.all().chain(&attached).collect();
+    let ours = Ours::of(dir)?;
+    let attached = attached(dir, ours.programs())?;
+    let mut programs: Vec<_> = ours.programs().all().chain(&attached).collect();
     programs.retain(|program| program.works_on(&maps));
     let lost = lost_maps(dir, &programs, &shapes(&limits(dir)?)?, Maps::NAMES)?;
     let lost = lost.into_iter().map(|map| Ok((map.name, map.used?)));
@@ -51,16 +46,8 @@ fn attached(dir: &StateDir, pinned: &Programs) -> Result<Vec<Program>, SysError>
         if pinned.with_id(id).is_some() || programs.iter().any(|program| program.id() == id) {
             continue;
         }
-        let right = [Capability::SysAdmin];
-        match by_id(id) {
-            Some(program) => programs.push(program),
-            // What a record says may be over.
-            None if missing(&right).is_empty() => {}
-            None => {
-                let error = SysError::new("open program", id, nix::libc::EPERM);
-                return Err(lacking(error, &right));
-            }
-        }
+        // What a record says may be over.
+        programs.extend(somebodys(id)?);
     }
     Ok(programs)
 }

@@ -34,6 +34,7 @@ mod loader;
 mod loop_report;
 mod mend;
 pub mod migrate;
+mod ours;
 pub mod pins;
 mod plan;
 mod preflight;

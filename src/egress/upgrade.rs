@@ -13,6 +13,7 @@ use super::document::InterfaceName;
 use super::error::InstanceError;
 use super::instance::{Egress, Writer, PROGRAM};
 use super::loader::{build, load_around};
+use super::ours::pinned_programs;
 use crate::error::ErrorKind;
 use crate::kernel::barrier::wait_for_packets;
 use crate::kernel::build::Build;
@@ -114,7 +115,8 @@ impl UpgradeError {
     pub fn remedy(&self) -> Option<&'static str> {
         match self {
             Self::Instance(error) => error.remedy(),
-            _ => None,
+            Self::Attachment(error) => error.remedy(),
+            Self::NothingBefore | Self::Stopped(_) => None,
         }
     }
 }
@@ -141,9 +143,9 @@ impl Egress {
         Ok(known.is_some_and(|known| known.makes_the_same(&build())))
     }
 
-    /// The pinned programs.
+    /// The pinned programs, but for somebody else's.
     pub(super) fn programs(&self) -> Result<Programs, InstanceError> {
-        Ok(Programs::open(&self.dir, PROGRAM)?)
+        Ok(pinned_programs(&self.dir)?)
     }
 
     /// What a pinned program was made of; none if its build kept no record.
@@ -179,8 +181,9 @@ impl Writer {
         mut observer: impl FnMut(Step) -> Result<(), Aborted>,
     ) -> Result<Upgraded, UpgradeError> {
         let kind = UpgradeKind::Upgrade;
+        self.refuse_foreign()?;
         self.settled = Settled::Sound;
-        let programs = Programs::open(&self.dir, PROGRAM)?;
+        let programs = self.programs()?;
         if let Some(next) = programs.get(Role::Next) {
             // Some interfaces run it since an upgrade that was not finished.
             let same = |known: Build| known.makes_the_same(&build());
@@ -232,8 +235,9 @@ impl Writer {
         patience: Duration,
         mut observer: impl FnMut(Step) -> Result<(), Aborted>,
     ) -> Result<Upgraded, UpgradeError> {
+        self.refuse_foreign()?;
         let kind = UpgradeKind::Rollback;
-        let programs = Programs::open(&self.dir, PROGRAM)?;
+        let programs = self.programs()?;
         let mut back = match programs.get(Role::Next) {
             Some(_) => self.exchange(kind, Role::Running, patience, &mut observer)?,
             // There is nothing left to do then.
@@ -373,6 +377,10 @@ impl Writer {
     /// Finishes or undoes what an interrupted exchange has left, by what the interfaces run.
     pub(super) fn settle_program(&mut self) -> Result<Settled, InstanceError> {
         self.remove_drafts()?;
+        // Their places are needed for that, and it is for who needs it to say so.
+        if self.refuse_foreign().is_err() {
+            return Ok(Settled::Open);
+        }
         // What cannot be looked at is left for who can.
         let Ok(hooks) = TenantHooks::of(self) else {
             return Ok(Settled::Open);
@@ -417,7 +425,7 @@ impl<'w> TenantHooks<'w> {
     fn of(writer: &'w Writer) -> Result<Self, UpgradeError> {
         Ok(Self {
             writer,
-            programs: Programs::open(&writer.dir, PROGRAM)?,
+            programs: writer.programs()?,
             at: writer.holders()?,
         })
     }

@@ -12,7 +12,7 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use crate::daemon::*;
-use crate::netns::within;
+use crate::netns::{foreign_program, pin, within, Kind};
 use crate::tool::Ran;
 
 /// Sweeps come when the test asks for one.
@@ -205,5 +205,38 @@ fn what_was_lost_of_the_state_is_made_again_by_a_start() {
         Ran::with("egressd", &["status"]).exits(0);
         assert_eq!(send(1), Some(0x10));
         daemon.stop();
+    });
+}
+
+/// Somebody else's program in the place of the one before: who starts is told, who runs goes on.
+#[test]
+fn a_foreign_program_keeps_no_loop_from_going_on() {
+    on_node("foreign-program", |node| {
+        node.manifest("a.json", shard(0x10));
+        let daemon = node.ready(&[SELDOM]);
+        node.attach();
+        let theirs = foreign_program("theirs", Kind::Classifier).expect("load");
+        for role in ["next", "previous"] {
+            let name = format!("gw_egress-{role}");
+            let path = egress().dir().pin(Section::Programs, &name);
+            pin(&theirs, &path);
+            node.manifest("b.json", shard(0x11));
+            node.has_active(&[0x10, 0x11], &daemon);
+            node.remove("b.json");
+            node.has_active(&[0x10], &daemon);
+            assert_eq!(send(1), Some(0x10));
+            assert!(path.exists());
+            std::fs::remove_file(&path).expect("removed");
+        }
+        daemon.stop();
+        let path = egress().dir().pin(Section::Programs, "gw_egress-next");
+        pin(&theirs, &path);
+        let error = node.once(&[]).fails(4, "incompatible");
+        let message = error["message"].as_str().expect("text");
+        for part in [&path.display().to_string(), "(theirs)", "left alone"] {
+            assert!(message.contains(part), "{part}: {message}");
+        }
+        assert!(path.exists());
+        assert_eq!(send(1), Some(0x10));
     });
 }

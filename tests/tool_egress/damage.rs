@@ -20,7 +20,7 @@ use crate::netns::{
 };
 use crate::{egressd, egressd_json};
 
-fn applied(test: &str) -> (Files, String) {
+pub(crate) fn applied(test: &str) -> (Files, String) {
     machine();
     let files = Files::new(test);
     let path = files.write("spec.json", &document());
@@ -28,12 +28,12 @@ fn applied(test: &str) -> (Files, String) {
     (files, path)
 }
 
-fn directory() -> PathBuf {
+pub(crate) fn directory() -> PathBuf {
     Path::new(netns::BPFFS).join("guideway/egress")
 }
 
 /// Every name, and of each map what is in it.
-fn dump() -> Vec<(String, Option<Vec<Vec<u8>>>)> {
+pub(crate) fn dump() -> Vec<(String, Option<Vec<Vec<u8>>>)> {
     fn walk(path: &Path, found: &mut Vec<(String, Option<Vec<Vec<u8>>>)>) {
         let mut entries: Vec<_> = fs::read_dir(path)
             .expect("a directory")
@@ -86,13 +86,13 @@ fn is_named_and_left_alone(spec: &str, object: &Path, remedy: &str) {
     }
 }
 
-fn is_well() {
+pub(crate) fn is_well() {
     let status = egressd_json(&["status"]).exits(0).document();
     assert_eq!(status["findings"], json!([]), "{status:#}");
     assert!(send("tap0", "2001:db8:aaaa::1", "2001:db8:ffff::1").is_some());
 }
 
-const LEFT_ALONE: &str = "it was left alone: if nothing needs it, remove it by hand";
+pub(crate) const LEFT_ALONE: &str = "it was left alone: if nothing needs it, remove it by hand";
 
 #[test]
 fn pins_that_were_lost_are_named_and_made_again() {

@@ -5,6 +5,7 @@ mod applying;
 mod damage;
 mod detaching;
 mod explaining;
+mod foreign;
 mod keeping;
 mod killed_repair;
 mod machine;
@@ -15,6 +16,8 @@ mod status;
 mod upgrading;
 mod usage;
 
+#[path = "../common/capabilities.rs"]
+mod capabilities;
 #[path = "../common/killing.rs"]
 mod killing;
 #[path = "../common/netns.rs"]

@@ -34,6 +34,8 @@ pub(crate) fn open(config: &Config) -> Result<Opened, Failure> {
     let writer = Loader::new(&dir).open();
     let mut writer = writer.map_err(|error| about(error.into()))?;
     require(&writer.limits(), &config.limits).map_err(about)?;
+    let sound = writer.refuse_foreign();
+    sound.map_err(|error| about(error.into()))?;
     let unchanged = |upgraded: &Upgraded| {
         upgraded.done
             && upgraded.seen.verification == SeenHow::Unchanged

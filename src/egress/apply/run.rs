@@ -91,6 +91,11 @@ impl Writer {
     /// # Errors
     /// The first step that failed, and what was done before it.
     pub fn apply(&mut self, wanted: &Resolved, how: &How) -> Result<Applied, ApplyError> {
+        self.refuse_foreign().map_err(|error| ApplyError {
+            applied: Box::default(),
+            error: Box::new(error.into()),
+            further: Vec::new(),
+        })?;
         let mut run = Run {
             writer: self,
             how,

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use super::finding::{Finding, FindingCode};
 use super::interfaces::Interfaces;
 use super::plan::members;
 use super::state;
@@ -55,13 +56,20 @@ fn look_at(dir: &StateDir) -> Result<StatusDocument, Error> {
     let (pins, drift) = pins_and_drift(&egress)?;
     let groups = egress.groups_as_they_are()?;
     let programs = egress.programs()?;
+    let foreign = egress.foreign_pins()?;
+    let mut attachments = egress.attachments()?;
+    attachments.retain(|view| {
+        let foreign = foreign.iter().filter_map(|pin| pin.ifindex);
+        let is_link = matches!(view.how, Attached::Tcx { .. });
+        !is_link || !foreign.into_iter().any(|ifindex| ifindex == view.ifindex)
+    });
     let look = Look {
         encap: egress.encap()?,
         groups: groups.known,
         damaged: groups.damaged,
         tenants: egress.tenants()?,
         census: egress.census()?,
-        attachments: egress.attachments()?,
+        attachments,
         stats: egress.stats()?,
         interfaces: Interfaces::read()?,
         program: egress.program().id(),
@@ -76,7 +84,11 @@ fn look_at(dir: &StateDir) -> Result<StatusDocument, Error> {
         pins,
         drift,
     };
-    let mut findings = look.findings();
+    let foreign = foreign.into_iter();
+    let mut findings: Vec<_> = foreign
+        .map(|pin| Finding::new(FindingCode::ForeignPin, pin.path, pin.error.to_string()))
+        .collect();
+    findings.extend(look.findings());
     findings.extend(state::findings(&egress)?);
     let program = egress.program();
     let mut document = StatusDocument {

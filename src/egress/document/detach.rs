@@ -115,7 +115,8 @@ pub struct LeftBehind {
 ///
 /// # Errors
 /// Nothing was changed: no such instance, interface or tenant, state of another version, another
-/// writer.
+/// writer, somebody else's link in the place of one that would go, and for a purge somebody else's
+/// program in the place of one.
 pub fn detach(
     dir: &StateDir,
     scope: DetachScope<'_>,
@@ -124,6 +125,10 @@ pub fn detach(
     let mut writer = Loader::new(dir).patience(patience).open()?;
     let interfaces = Interfaces::read()?;
     let (named, tables) = find(&writer, &interfaces, scope)?;
+    match scope {
+        DetachScope::Purge => writer.refuse_foreign()?,
+        _ => writer.refuse_foreign_links(&named)?,
+    }
     let egress = Egress::open(dir)?;
     let forgets = match scope {
         DetachScope::Interfaces { keep_tenant, .. } => !keep_tenant,

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::document::choice::choice;
 use crate::document::severity::Severity;
+use crate::error::NOT_OURS;
 
 choice! {
     /// Machine name of a finding.
@@ -68,6 +69,8 @@ choice! {
         OtherBuild = "other-build",
         /// An exchange of the program has come to some interfaces only, or is under way.
         OpenExchange = "open-exchange",
+        /// Somebody else's program or link is pinned in the place of one of the instance's.
+        ForeignPin = "foreign-pin",
         /// The program met what it never should.
         Internal = "internal",
     }
@@ -105,6 +108,7 @@ impl FindingCode {
             | Self::UplinkDown
             | Self::PinDrift
             | Self::InterruptedMigration
+            | Self::ForeignPin
             | Self::Internal => Severity::Error,
         }
     }
@@ -145,6 +149,7 @@ impl FindingCode {
             Self::InterruptedMigration => Some("migrate, apply or run ends it"),
             Self::OlderLayout => Some("migrate, without limits, brings it to this version"),
             Self::OtherBuild => Some("upgrade it, or use the tool of its build"),
+            Self::ForeignPin => Some(NOT_OURS),
             Self::OpenExchange => Some("upgrade again, or rollback"),
             Self::PinDrift => Some("pins --expire makes the count right"),
             Self::PinsFill => Some("pins --expire removes those that nobody uses"),

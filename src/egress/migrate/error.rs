@@ -132,6 +132,7 @@ impl MigrateError {
             }
             Self::UnknownRoutes { .. } => Some("remove them first"),
             Self::Instance(error) => error.remedy(),
+            Self::Attachment(error) => error.remedy(),
             Self::Stuck { .. } => Some("migrate it again"),
             Self::Step { error, .. } => error.remedy(),
             _ => None,

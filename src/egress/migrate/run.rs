@@ -12,6 +12,7 @@ use super::usage::Usage;
 use super::Step;
 use crate::egress::instance::{shapes, Writer};
 use crate::egress::loader::{around, pin_all, store_meta, Loader};
+use crate::egress::ours::refuse_foreign;
 use crate::egress::{Aborted, Egress, GuardError, InstanceError, Limits};
 use crate::kernel::exchange::Role;
 use crate::kernel::map::Map;
@@ -101,6 +102,7 @@ impl Loader {
         let Writer {
             egress: old, lock, ..
         } = writer;
+        refuse_foreign(&old.dir)?;
         if old.programs()?.get(Role::Next).is_some() {
             return Err(MigrateError::OpenExchange);
         }

@@ -7,6 +7,7 @@ use super::run::Observer;
 use super::Step;
 use crate::egress::adjust::Adjuster;
 use crate::egress::attachment::Holder;
+use crate::egress::ours::refuse_foreign;
 use crate::egress::{Egress, InstanceError};
 use crate::kernel::barrier::wait_for_packets;
 use crate::kernel::statedir::StateDirLock;
@@ -124,6 +125,7 @@ pub(in crate::egress) fn settle(lock: &mut StateDirLock) -> Result<Settled, Inst
     let settled = match taken_over {
         false => Settled::Cleared,
         true => {
+            refuse_foreign(&dir)?;
             let (old, new) = (Egress::open(&dir)?, Egress::open(&next)?);
             finish(&old, &new, lock, &mut next_lock).map_err(|error| match error {
                 MigrateError::Instance(error) => error,

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Whose that is which has the names of an instance's programs and links.
+//!
+//! A program is the instance's if it works on any of its maps, and a link if its program is. What is
+//! not is refused by whoever would exchange, take off or remove it.
+
+use std::collections::BTreeSet;
+
+use super::attachment::{holders, link_pin, successor, AttachmentError, Holder};
+use super::instance::{Egress, Maps, Writer, PROGRAM};
+use crate::kernel::exchange::{Programs, Role};
+use crate::kernel::map::Map;
+use crate::kernel::probe::{lacking, missing, Capability};
+use crate::kernel::program::{by_id, Program};
+use crate::kernel::statedir::{Section, StateDir};
+use crate::kernel::tc::TcxLink;
+use crate::kernel::{PinError, SysError};
+
+/// What an instance has.
+#[derive(Debug)]
+pub(super) struct Ours {
+    dir: StateDir,
+    programs: Programs,
+    /// The one that interfaces go over to in a migration.
+    successor: Option<Program>,
+    /// What is somebody else's in the place of a program.
+    foreign: ForeignPrograms,
+    maps: Vec<u32>,
+}
+
+/// Something of somebody else's under a name of the instance's.
+#[derive(Debug)]
+pub(super) struct ForeignPin {
+    /// Where.
+    pub(super) path: String,
+    /// What it is.
+    pub(super) error: AttachmentError,
+    /// Index of the interface, of a link.
+    pub(super) ifindex: Option<u32>,
+}
+
+impl Ours {
+    pub(super) fn of(dir: &StateDir) -> Result<Self, AttachmentError> {
+        let maps = pinned_maps(dir);
+        let (programs, foreign) = known_programs(dir, &maps)?;
+        Ok(Self {
+            successor: successor(dir)?,
+            dir: dir.clone(),
+            programs,
+            foreign,
+            maps,
+        })
+    }
+
+    /// The pinned programs.
+    pub(super) fn programs(&self) -> &Programs {
+        &self.programs
+    }
+
+    /// These, and the one that interfaces go over to in a migration.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Program> {
+        self.programs.all().chain(&self.successor)
+    }
+
+    /// Refuses a link, at the interface with this index, that runs somebody else's program.
+    ///
+    /// # Errors
+    /// It does, or that takes CAP_SYS_ADMIN to know.
+    pub(super) fn require_link(&self, ifindex: u32, link: &TcxLink) -> Result<(), AttachmentError> {
+        // One that cannot be asked is for who needs an answer.
+        let Ok(state) = link.state() else {
+            return Ok(());
+        };
+        let id = state.program_id;
+        if self.all().any(|known| known.id() == id) {
+            return Ok(());
+        }
+        match somebodys(id) {
+            Ok(Some(program)) if !program.works_on(&self.maps) => {
+                Err(AttachmentError::ForeignLink {
+                    path: link_pin(&self.dir, ifindex).display().to_string(),
+                    link_id: state.id,
+                    program_id: id,
+                    name: program.name().to_owned(),
+                })
+            }
+            // One without an interface has nothing to take off.
+            Err(error) if state.ifindex.is_some() => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// All that is somebody else's. What cannot be known is told of nobody.
+    fn foreign_pins(&self) -> Result<Vec<ForeignPin>, AttachmentError> {
+        let programs = self.foreign.iter().map(|(role, error)| {
+            let path = self.dir.pin(Section::Programs, &role.pin(PROGRAM));
+            ForeignPin {
+                path: path.display().to_string(),
+                error: error.clone().into(),
+                ifindex: None,
+            }
+        });
+        let mut foreign: Vec<_> = programs.collect();
+        for (ifindex, link) in self.links()? {
+            let required = self.require_link(ifindex, &link);
+            if let Err(error @ AttachmentError::ForeignLink { .. }) = required {
+                foreign.push(ForeignPin {
+                    path: link_pin(&self.dir, ifindex).display().to_string(),
+                    error,
+                    ifindex: Some(ifindex),
+                });
+            }
+        }
+        Ok(foreign)
+    }
+
+    /// Refuses if anything is somebody else's.
+    fn require_all(&self) -> Result<(), AttachmentError> {
+        if let Some((_, error)) = self.foreign.first() {
+            return Err(error.clone().into());
+        }
+        self.require_links(|_| true)
+    }
+
+    /// Refuses the links of interfaces as [`require_link`](Self::require_link) does one.
+    fn require_links(&self, of: impl Fn(u32) -> bool) -> Result<(), AttachmentError> {
+        for (ifindex, link) in self.links()? {
+            if of(ifindex) {
+                self.require_link(ifindex, &link)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The pinned links. A filter is known by the program that it runs.
+    fn links(&self) -> Result<Vec<(u32, TcxLink)>, AttachmentError> {
+        let links = holders(&self.dir)?.into_iter();
+        let links = links.filter_map(|(ifindex, holder)| match holder {
+            Holder::Tcx(link) => Some((ifindex, link)),
+            Holder::Clsact(..) => None,
+        });
+        Ok(links.collect())
+    }
+}
+
+/// Refuses if anything of somebody else's has the name of a program or a link of an instance.
+///
+/// # Errors
+/// It has, or that takes CAP_SYS_ADMIN to know.
+pub(super) fn refuse_foreign(dir: &StateDir) -> Result<(), AttachmentError> {
+    Ours::of(dir)?.require_all()
+}
+
+impl Writer {
+    /// Refuses if something of somebody else's has the name of a program or a link of the instance.
+    /// What exchanges programs, or removes pins, refuses by itself; packets go on.
+    ///
+    /// # Errors
+    /// It is named; or it takes CAP_SYS_ADMIN to know whose a link's program is.
+    pub fn refuse_foreign(&self) -> Result<(), AttachmentError> {
+        refuse_foreign(&self.dir)
+    }
+
+    /// The same of the links of these interfaces alone.
+    pub(super) fn refuse_foreign_links(
+        &self,
+        interfaces: &BTreeSet<u32>,
+    ) -> Result<(), AttachmentError> {
+        Ours::of(&self.dir)?.require_links(|ifindex| interfaces.contains(&ifindex))
+    }
+}
+
+impl Egress {
+    /// What of somebody else's has the name of a program or a link, as far as this process may know.
+    pub(super) fn foreign_pins(&self) -> Result<Vec<ForeignPin>, AttachmentError> {
+        Ours::of(&self.dir)?.foreign_pins()
+    }
+}
+
+/// The pinned programs of an instance, whether there are any. What is somebody else's in the place of
+/// the next or the previous one is none of them.
+pub(super) fn pinned_programs(dir: &StateDir) -> Result<Programs, PinError> {
+    Ok(known_programs(dir, &pinned_maps(dir))?.0)
+}
+
+type ForeignPrograms = Vec<(Role, PinError)>;
+
+fn known_programs(dir: &StateDir, maps: &[u32]) -> Result<(Programs, ForeignPrograms), PinError> {
+    Programs::ours(dir, PROGRAM, |program| program.works_on(maps))
+}
+
+/// The numbers of the pinned maps.
+pub(super) fn pinned_maps(dir: &StateDir) -> Vec<u32> {
+    let maps = Maps::NAMES.into_iter();
+    let maps = maps.filter_map(|name| Map::open_any(&dir.pin(Section::Maps, name)).ok());
+    maps.map(|map| map.id()).collect()
+}
+
+/// A program by its number, whosever it is; none if it is gone.
+///
+/// # Errors
+/// The process may not ask, which takes CAP_SYS_ADMIN.
+pub(super) fn somebodys(id: u32) -> Result<Option<Program>, SysError> {
+    let right = [Capability::SysAdmin];
+    match by_id(id) {
+        None if !missing(&right).is_empty() => {
+            let error = SysError::new("open program", id, nix::libc::EPERM);
+            Err(lacking(error, &right))
+        }
+        found => Ok(found),
+    }
+}

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
+//! Objects of others, another instance's among them, under the names of ours: they are named and left
+//! alone.
+
+use std::fs;
+use std::path::Path;
+
+use guideway::egress::{Loader, Writer};
+use guideway::error::ErrorKind;
+use guideway::kernel::map::{Map, MapKind, MapShape};
+use guideway::kernel::program::Program;
+use guideway::kernel::statedir::StateDir;
+use guideway::kernel::tc::{self, hook, TcxLink};
+use serde_json::Value;
+
+use crate::capabilities;
+use crate::damage::{applied, directory, dump, is_well, LEFT_ALONE};
+use crate::machine::send;
+use crate::netns::{foreign_program, ifindex, isolated, pin, program_id, veth, Kind, BPFFS};
+use crate::{egressd, egressd_json};
+
+/// The programs that an interface runs.
+fn runs(interface: &str) -> Vec<Option<u32>> {
+    let hook = hook(ifindex(interface)).expect("readable");
+    let occupants = hook.occupants.iter();
+    occupants.map(|occupant| occupant.program_id).collect()
+}
+
+/// Another instance.
+fn other() -> Writer {
+    let dir = StateDir::egress_at(Path::new(BPFFS).join("other"));
+    Loader::new(&dir).load().expect("an instance")
+}
+
+/// Changes nothing, and says why: these parts.
+#[track_caller]
+fn is_refused(arguments: &[&str], parts: &[&str]) {
+    let before = (dump(), runs("tap0"), runs("tap1"));
+    let error = egressd_json(arguments).fails(4, "incompatible");
+    let message = error["message"].as_str().expect("text");
+    for part in parts.iter().chain([&LEFT_ALONE]) {
+        assert!(message.contains(part), "{arguments:?}: {part}: {message}");
+    }
+    assert_eq!(
+        (dump(), runs("tap0"), runs("tap1")),
+        before,
+        "{arguments:?}"
+    );
+    assert!(send("tap0", "2001:db8:aaaa::1", "2001:db8:ffff::1").is_some());
+}
+
+/// What `status` finds of it; it tells the rest.
+#[track_caller]
+fn is_found(path: &Path, parts: &[&str]) -> Value {
+    let status = egressd_json(&["status"]).exits(5).document();
+    let found = &status["findings"][0];
+    assert_eq!(found["code"], "foreign-pin", "{status:#}");
+    assert_eq!(found["object"], path.display().to_string());
+    let message = found["message"].as_str().expect("text");
+    for part in parts {
+        assert!(message.contains(part), "{part}: {message}");
+    }
+    let remedy = found["remedy"].as_str().expect("text");
+    assert!(remedy.contains(LEFT_ALONE), "{remedy}");
+    assert_eq!(status["groups"].as_array().map(Vec::len), Some(2));
+    assert_eq!(status["tenants"].as_array().map(Vec::len), Some(2));
+    status
+}
+
+const CHANGES: [&[&str]; 4] = [
+    &["upgrade"],
+    &["rollback"],
+    &["detach", "--purge"],
+    &["migrate", "--pins", "8192"],
+];
+
+#[test]
+fn objects_of_others_in_the_place_of_other_programs_hide_nothing_and_are_left_alone() {
+    isolated("tool_egress::foreign_programs", || {
+        let (_files, spec) = applied("foreign-programs");
+        let theirs = foreign_program("theirs", Kind::Classifier).expect("load");
+        let other = other();
+        let shape = MapShape {
+            name: "theirs".into(),
+            kind: MapKind::HASH,
+            key_size: 4,
+            value_size: 8,
+            max_entries: 16,
+            flags: 0,
+        };
+        let map = Map::create(&shape, None).expect("a map");
+        let lost = directory().join("maps/gw_pins");
+        let aside = Path::new(BPFFS).join("aside");
+        for role in ["next", "previous"] {
+            for kind in ["program", "instance", "map"] {
+                let path = directory().join(format!("progs/gw_egress-{role}"));
+                let named = path.display().to_string();
+                let (what, id) = match kind {
+                    "program" => {
+                        pin(&theirs, &path);
+                        ("(theirs)", Some(program_id(&theirs)))
+                    }
+                    "instance" => {
+                        other.program().pin(&path).expect("pinned");
+                        ("(gw_egress)", Some(other.program().id()))
+                    }
+                    _ => {
+                        map.pin(&path).expect("pinned");
+                        ("a map", None)
+                    }
+                };
+                let id = id.map(|id| format!("program {id} ")).unwrap_or_default();
+                let parts = [named.as_str(), what, &id];
+                let status = is_found(&path, &parts);
+                assert_eq!(status["findings"].as_array().map(Vec::len), Some(1));
+                assert_eq!(status["program"]["previous_id"], Value::Null);
+                assert_eq!(status["attachments"].as_array().map(Vec::len), Some(2));
+                egressd(&["plan", &spec]).exits(0);
+                is_refused(&["apply", &spec], &parts);
+                for change in CHANGES {
+                    is_refused(change, &parts);
+                }
+                // Also where there is more to be done.
+                fs::rename(&lost, &aside).expect("put aside");
+                let error = egressd_json(&["apply", &spec]).fails(4, "incompatible");
+                assert!(error["message"].as_str().expect("text").contains(&named));
+                assert!(!lost.exists());
+                fs::rename(&aside, &lost).expect("put back");
+                // What needs no other program goes on.
+                egressd(&["detach", "--interface", "tap1", "--keep-tenant"]).exits(0);
+                assert_eq!((runs("tap1"), path.exists()), (vec![], true));
+                fs::remove_file(&path).expect("removed");
+                egressd(&["apply", &spec]).exits(0);
+                is_well();
+            }
+        }
+    });
+}
+
+/// The link of another instance, and one of a program that is nobody's of the kind.
+#[test]
+fn links_of_others_in_the_place_of_ours_are_left_alone() {
+    isolated("tool_egress::foreign_links", || {
+        let (_files, spec) = applied("foreign-links");
+        let link = |interface: &str| format!("links/{}-tcx", ifindex(interface));
+        let path = directory().join(link("tap0"));
+        if !path.exists() {
+            // A kernel without TCX has filters here.
+            return;
+        }
+        veth("other0", "other1");
+        let mut other = other();
+        let theirs = foreign_program("theirs", Kind::Classifier).expect("load");
+        let aside = Path::new(BPFFS).join("aside");
+        for kind in ["instance", "program"] {
+            fs::rename(&path, &aside).expect("put aside");
+            let (name, id) = match kind {
+                "instance" => {
+                    let attached = other.attach(ifindex("other0"), &tc::Options::default());
+                    attached.expect("attached");
+                    let from = other.dir().path().join(link("other0"));
+                    fs::rename(from, &path).expect("moved");
+                    ("gw_egress", other.program().id())
+                }
+                _ => {
+                    pin(&theirs, &Path::new(BPFFS).join("theirs"));
+                    let program = Program::open(&Path::new(BPFFS).join("theirs")).expect("open");
+                    let options = tc::Options::default();
+                    let attached = tc::Attachment::new(&program, ifindex("other0"), &options);
+                    let tc::Attachment::Tcx(link) = attached.expect("attached") else {
+                        panic!("a filter");
+                    };
+                    link.pin(&path).expect("pinned");
+                    ("theirs", program.id())
+                }
+            };
+            let state = || {
+                TcxLink::open(&path)
+                    .expect("a link")
+                    .state()
+                    .expect("state")
+            };
+            let named = path.display().to_string();
+            let is = format!("link {} ", state().id);
+            let runs_it = format!("program {id} ({name})");
+            let parts = [named.as_str(), &is, &runs_it];
+            let status = is_found(&path, &parts);
+            let attachments = status["attachments"].as_array().expect("a list");
+            assert_eq!(attachments.len(), 1, "{status:#}");
+            assert_eq!(attachments[0]["interface"]["name"], "tap1");
+            egressd(&["plan", &spec]).exits(0);
+            is_refused(&["apply", &spec], &parts);
+            for change in CHANGES {
+                is_refused(change, &parts);
+            }
+            is_refused(&["detach"], &parts);
+            is_refused(&["detach", "--interface", "tap0"], &parts);
+            is_refused(&["detach", "--tenant", "42"], &parts);
+            let dir = StateDir::egress_at(directory());
+            let mut writer = Loader::new(&dir).load().expect("opened");
+            let attached = writer.attach(ifindex("tap0"), &tc::Options::default());
+            assert_eq!(
+                attached.expect_err("theirs").kind(),
+                ErrorKind::Incompatible
+            );
+            drop(writer);
+            // Also where there is more to be done.
+            let program = directory().join("progs/gw_egress");
+            let kept = Path::new(BPFFS).join("kept");
+            fs::rename(&program, &kept).expect("put aside");
+            let error = egressd_json(&["apply", &spec]).fails(4, "incompatible");
+            assert!(error["message"].as_str().expect("text").contains(&named));
+            fs::rename(&kept, &program).expect("put back");
+            egressd(&["detach", "--interface", "tap1", "--keep-tenant"]).exits(0);
+            assert_eq!(runs("other0"), [Some(id)]);
+            let (now, at) = (state(), ifindex("other0"));
+            assert_eq!((now.program_id, now.ifindex), (id, Some(at)));
+            TcxLink::open(&path)
+                .expect("a link")
+                .detach()
+                .expect("detached");
+            fs::remove_file(&path).expect("removed");
+            fs::rename(&aside, &path).expect("put back");
+            egressd(&["apply", &spec]).exits(0);
+            is_well();
+        }
+    });
+}
+
+/// Whose a link is whose program has lost its pin takes a right to know.
+#[test]
+fn a_link_of_a_program_without_a_pin_takes_a_right_to_be_known() {
+    isolated("tool_egress::unknown_link", || {
+        let (_files, spec) = applied("unknown-link");
+        if !directory()
+            .join(format!("links/{}-tcx", ifindex("tap0")))
+            .exists()
+        {
+            return;
+        }
+        let before = runs("tap0");
+        fs::remove_file(directory().join("progs/gw_egress")).expect("removed");
+        let state = dump();
+        let refused = std::thread::spawn(|| {
+            capabilities::keep(&capabilities::enough());
+            let dir = StateDir::egress_at(directory());
+            Loader::new(&dir).open().map(drop)
+        });
+        let error = refused.join().expect("a thread").expect_err("no right");
+        assert_eq!(error.kind(), ErrorKind::Permission, "{error}");
+        assert!(error.to_string().contains("CAP_SYS_ADMIN"), "{error}");
+        assert_eq!((dump(), runs("tap0")), (state, before.clone()));
+        egressd(&["apply", &spec]).exits(0);
+        assert_ne!(runs("tap0"), before);
+        is_well();
+    });
+}
