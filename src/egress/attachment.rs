@@ -75,21 +75,6 @@ pub enum AttachmentError {
         /// What is wrong.
         error: serde_json::Error,
     },
-    /// The name of a link of the instance holds somebody else's.
-    #[error(
-        "{path} is link {link_id} of program {program_id} ({name}), which uses none of the instance's maps"
-    )]
-    #[non_exhaustive]
-    ForeignLink {
-        /// Where.
-        path: String,
-        /// The kernel's number of the link.
-        link_id: u32,
-        /// The kernel's number of the program that it runs.
-        program_id: u32,
-        /// Name of the program.
-        name: String,
-    },
     /// The kernel refused a call.
     #[error(transparent)]
     Sys(#[from] SysError),
@@ -111,9 +96,7 @@ impl AttachmentError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Attach(error) => error.kind(),
-            Self::Record(_) | Self::Corrupt { .. } | Self::ForeignLink { .. } => {
-                ErrorKind::Incompatible
-            }
+            Self::Record(_) | Self::Corrupt { .. } => ErrorKind::Incompatible,
             Self::Sys(error) => error.kind(),
         }
     }

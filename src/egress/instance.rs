@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::error::InstanceError;
 use super::limits::Limits;
 use super::migrate::settle;
+use super::ours::refuse_foreign_maps;
 use super::pins::Sweeper;
 use crate::abi;
 use crate::group::{GroupId, HighWater};
@@ -167,6 +168,7 @@ impl Egress {
         let mut maps = self.maps.all().into_iter().zip(Maps::NAMES);
         match maps.find(|(map, _)| !used.contains(&map.id())) {
             Some((_, map)) => {
+                refuse_foreign_maps(&self.dir)?;
                 let path = self.dir.pin(Section::Programs, pin);
                 let path = path.display().to_string();
                 Err(InstanceError::Mixed { path, map })

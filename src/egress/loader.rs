@@ -8,7 +8,7 @@ use super::instance::{limits, meta_shape, shapes, Egress, Maps, Writer, PATIENCE
 use super::limits::Limits;
 use super::mend::take_back;
 use super::migrate::{settle, Settled};
-use super::ours::refuse_foreign;
+use super::ours::{refuse_foreign, refuse_foreign_maps};
 use crate::abi;
 use crate::kernel::build::Build;
 use crate::kernel::egress_object::Options;
@@ -136,6 +136,7 @@ impl Loader {
     /// maps that are there, and pins what was missing.
     fn repair(&self, lock: StateDirLock) -> Result<Writer, InstanceError> {
         refuse_foreign(&self.dir)?;
+        refuse_foreign_maps(&self.dir)?;
         let mut repairs = take_back(&lock)?;
         match Egress::open(&self.dir) {
             Err(error) if error.is_repairable() => {}

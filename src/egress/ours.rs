@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Whose that is which has the names of an instance's programs and links.
 //!
-//! A program is the instance's if it works on any of its maps, and a link if its program is. What is
-//! not is refused by whoever would exchange, take off or remove it.
+//! A program is the instance's if it works on any of its maps, a link if its program is, and a map
+//! unless such a program uses another one in its place. What is not is refused by whoever would
+//! exchange, take off or remove it.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 
 use super::attachment::{holders, link_pin, successor, AttachmentError, Holder};
-use super::instance::{Egress, Maps, Writer, PROGRAM};
+use super::error::InstanceError;
+use super::instance::{limits, shapes, Egress, Maps, Writer, PROGRAM};
 use crate::kernel::exchange::{Programs, Role};
 use crate::kernel::map::Map;
 use crate::kernel::probe::{lacking, missing, Capability};
@@ -32,9 +35,9 @@ pub(super) struct Ours {
 #[derive(Debug)]
 pub(super) struct ForeignPin {
     /// Where.
-    pub(super) path: String,
+    pub(super) path: PathBuf,
     /// What it is.
-    pub(super) error: AttachmentError,
+    pub(super) error: PinError,
     /// Index of the interface, of a link.
     pub(super) ifindex: Option<u32>,
 }
@@ -67,49 +70,49 @@ impl Ours {
     /// # Errors
     /// It does, or that takes CAP_SYS_ADMIN to know.
     pub(super) fn require_link(&self, ifindex: u32, link: &TcxLink) -> Result<(), AttachmentError> {
+        match self.foreign_link(ifindex, link)? {
+            Some(error) => Err(error.into()),
+            None => Ok(()),
+        }
+    }
+
+    fn foreign_link(&self, ifindex: u32, link: &TcxLink) -> Result<Option<PinError>, SysError> {
         // One that cannot be asked is for who needs an answer.
         let Ok(state) = link.state() else {
-            return Ok(());
+            return Ok(None);
         };
         let id = state.program_id;
         if self.all().any(|known| known.id() == id) {
-            return Ok(());
+            return Ok(None);
         }
-        match somebodys(id) {
-            Ok(Some(program)) if !program.works_on(&self.maps) => {
-                Err(AttachmentError::ForeignLink {
-                    path: link_pin(&self.dir, ifindex).display().to_string(),
-                    link_id: state.id,
-                    program_id: id,
-                    name: program.name().to_owned(),
-                })
-            }
-            // One without an interface has nothing to take off.
-            Err(error) if state.ifindex.is_some() => Err(error.into()),
-            _ => Ok(()),
-        }
+        let foreign = match somebodys(id) {
+            Ok(program) => program.is_some_and(|program| !program.works_on(&self.maps)),
+            Err(error) if state.ifindex.is_some() => return Err(error),
+            // Without an interface it has nothing to take off.
+            Err(_) => false,
+        };
+        Ok(foreign.then(|| PinError::OtherLink {
+            path: link_pin(&self.dir, ifindex).display().to_string(),
+            id: state.id,
+            program: id,
+        }))
     }
 
     /// All that is somebody else's. What cannot be known is told of nobody.
     fn foreign_pins(&self) -> Result<Vec<ForeignPin>, AttachmentError> {
-        let programs = self.foreign.iter().map(|(role, error)| {
-            let path = self.dir.pin(Section::Programs, &role.pin(PROGRAM));
-            ForeignPin {
-                path: path.display().to_string(),
-                error: error.clone().into(),
-                ifindex: None,
-            }
+        let programs = self.foreign.iter().map(|(role, error)| ForeignPin {
+            path: self.dir.pin(Section::Programs, &role.pin(PROGRAM)),
+            error: error.clone(),
+            ifindex: None,
         });
         let mut foreign: Vec<_> = programs.collect();
         for (ifindex, link) in self.links()? {
-            let required = self.require_link(ifindex, &link);
-            if let Err(error @ AttachmentError::ForeignLink { .. }) = required {
-                foreign.push(ForeignPin {
-                    path: link_pin(&self.dir, ifindex).display().to_string(),
-                    error,
-                    ifindex: Some(ifindex),
-                });
-            }
+            let error = self.foreign_link(ifindex, &link).ok().flatten();
+            foreign.extend(error.map(|error| ForeignPin {
+                path: link_pin(&self.dir, ifindex),
+                error,
+                ifindex: Some(ifindex),
+            }));
         }
         Ok(foreign)
     }
@@ -190,17 +193,71 @@ fn known_programs(dir: &StateDir, maps: &[u32]) -> Result<(Programs, ForeignProg
 }
 
 /// The numbers of the pinned maps.
-pub(super) fn pinned_maps(dir: &StateDir) -> Vec<u32> {
+fn pinned_maps(dir: &StateDir) -> Vec<u32> {
     let maps = Maps::NAMES.into_iter();
     let maps = maps.filter_map(|name| Map::open_any(&dir.pin(Section::Maps, name)).ok());
     maps.map(|map| map.id()).collect()
+}
+
+/// The programs of an instance, whether pinned or attached.
+///
+/// # Errors
+/// Something else has the name of one, or what is attached takes CAP_SYS_ADMIN to know.
+pub(super) fn users(dir: &StateDir) -> Result<Vec<Program>, InstanceError> {
+    let ours = Ours::of(dir)?;
+    let mut programs = Vec::new();
+    for program in ours.programs.all() {
+        programs.push(program.try_clone()?);
+    }
+    // What says nothing of a program has none.
+    for (_, holder) in holders(dir).unwrap_or_default() {
+        let Some(id) = holder.known_program() else {
+            continue;
+        };
+        if programs.iter().all(|program| program.id() != id) {
+            // What a record says may be over.
+            programs.extend(somebodys(id)?);
+        }
+    }
+    programs.retain(|program| program.works_on(&ours.maps));
+    Ok(programs)
+}
+
+/// Refuses if somebody else's map has the name of one that a program of the instance uses: a program
+/// that was loaded around it would leave behind what is in the real one.
+///
+/// # Errors
+/// So it is, or the process may not look, which takes CAP_SYS_ADMIN where a program does not use what
+/// is pinned.
+pub(super) fn refuse_foreign_maps(dir: &StateDir) -> Result<(), InstanceError> {
+    let (programs, shapes) = (users(dir)?, shapes(&limits(dir)?)?);
+    for name in Maps::NAMES {
+        let path = dir.pin(Section::Maps, name);
+        let (Ok(pinned), Some(shape)) = (Map::open_any(&path), shapes.get(name)) else {
+            continue;
+        };
+        for program in &programs {
+            if program.map_ids().contains(&pinned.id()) {
+                break;
+            }
+            if let Some(used) = program.map(shape)? {
+                return Err(InstanceError::ForeignMap {
+                    path: path.display().to_string(),
+                    id: pinned.id(),
+                    program: program.id(),
+                    used: used.id(),
+                });
+            }
+        }
+    }
+    Ok(())
 }
 
 /// A program by its number, whosever it is; none if it is gone.
 ///
 /// # Errors
 /// The process may not ask, which takes CAP_SYS_ADMIN.
-pub(super) fn somebodys(id: u32) -> Result<Option<Program>, SysError> {
+fn somebodys(id: u32) -> Result<Option<Program>, SysError> {
     let right = [Capability::SysAdmin];
     match by_id(id) {
         None if !missing(&right).is_empty() => {

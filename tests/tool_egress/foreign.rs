@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use crate::capabilities;
 use crate::damage::{applied, directory, dump, is_well, LEFT_ALONE};
-use crate::machine::send;
+use crate::machine::{open, send, send_by, send_from};
 use crate::netns::{foreign_program, ifindex, isolated, pin, program_id, veth, Kind, BPFFS};
 use crate::{egressd, egressd_json};
 
@@ -154,13 +154,13 @@ fn links_of_others_in_the_place_of_ours_are_left_alone() {
         let aside = Path::new(BPFFS).join("aside");
         for kind in ["instance", "program"] {
             fs::rename(&path, &aside).expect("put aside");
-            let (name, id) = match kind {
+            let id = match kind {
                 "instance" => {
                     let attached = other.attach(ifindex("other0"), &tc::Options::default());
                     attached.expect("attached");
                     let from = other.dir().path().join(link("other0"));
                     fs::rename(from, &path).expect("moved");
-                    ("gw_egress", other.program().id())
+                    other.program().id()
                 }
                 _ => {
                     pin(&theirs, &Path::new(BPFFS).join("theirs"));
@@ -171,7 +171,7 @@ fn links_of_others_in_the_place_of_ours_are_left_alone() {
                         panic!("a filter");
                     };
                     link.pin(&path).expect("pinned");
-                    ("theirs", program.id())
+                    program.id()
                 }
             };
             let state = || {
@@ -181,8 +181,8 @@ fn links_of_others_in_the_place_of_ours_are_left_alone() {
                     .expect("state")
             };
             let named = path.display().to_string();
-            let is = format!("link {} ", state().id);
-            let runs_it = format!("program {id} ({name})");
+            let is = format!("link {}, ", state().id);
+            let runs_it = format!("program {id} ");
             let parts = [named.as_str(), &is, &runs_it];
             let status = is_found(&path, &parts);
             let attachments = status["attachments"].as_array().expect("a list");
@@ -253,5 +253,101 @@ fn a_link_of_a_program_without_a_pin_takes_a_right_to_be_known() {
         egressd(&["apply", &spec]).exits(0);
         assert_ne!(runs("tap0"), before);
         is_well();
+    });
+}
+
+/// Of the right name and shape, while the program uses the instance's own.
+#[test]
+fn a_map_of_another_instance_is_left_alone_and_ours_comes_back_with_all_that_is_in_it() {
+    isolated("tool_egress::foreign_map", || {
+        let (_files, spec) = applied("foreign-map");
+        let limits = open().limits();
+        let dir = StateDir::egress_at(Path::new(BPFFS).join("other"));
+        drop(
+            Loader::new(&dir)
+                .limits(limits)
+                .load()
+                .expect("an instance"),
+        );
+        let sent = send_from(32);
+        let program = Program::open(&directory().join("progs/gw_egress")).expect("ours");
+        let goes_on = || {
+            let shard = send_by(&program, "tap0", "2001:db8:aaaa::1", "2001:db8:ffff::1");
+            assert_eq!(shard, sent.first().copied());
+        };
+        let kept = Path::new(BPFFS).join("kept");
+        let mends = [&["apply", &spec][..], &["upgrade"]];
+        let names = ["gw_pins", "gw_tenants", "gw_groups", "gw_eg_stat"];
+        for (name, mend) in names.into_iter().zip(mends.into_iter().cycle()) {
+            let path = directory().join("maps").join(name);
+            let id = |path: &Path| Map::open_any(path).expect("a map").id();
+            let ours = id(&path);
+            fs::remove_file(&path).expect("removed");
+            fs::rename(dir.path().join("maps").join(name), &path).expect("moved");
+            let theirs = id(&path);
+            assert_ne!(theirs, ours);
+            let is = format!("is map {theirs}, and program {}", program.id());
+            let uses = format!("uses map {ours}");
+            let refused = |arguments: &[&str]| {
+                let before = (dump(), runs("tap0"), runs("tap1"));
+                let error = egressd_json(arguments).fails(4, "incompatible");
+                let message = error["message"].as_str().expect("text");
+                for part in [&path.display().to_string(), &is, &uses, LEFT_ALONE] {
+                    assert!(message.contains(part), "{arguments:?}: {part}: {message}");
+                }
+                let now = (dump(), runs("tap0"), runs("tap1"));
+                assert_eq!(now, before, "{arguments:?}");
+                goes_on();
+            };
+            let looks = [
+                &["status"][..],
+                &["plan", &spec],
+                &["apply", &spec],
+                &["detach"],
+            ];
+            for arguments in looks.into_iter().chain(CHANGES) {
+                refused(arguments);
+            }
+            // Attached still, and pinned no more.
+            let pin = directory().join("progs/gw_egress");
+            fs::rename(&pin, &kept).expect("put aside");
+            for arguments in [&["apply", &spec][..], &["upgrade"]] {
+                refused(arguments);
+            }
+            fs::rename(&kept, &pin).expect("put back");
+
+            fs::remove_file(&path).expect("removed");
+            let mended = egressd_json(mend).exits(0).object();
+            assert_eq!(mended["repaired"][0]["action"], "pinned-again", "{mended}");
+            assert_eq!(mended["repaired"].as_array().map(Vec::len), Some(1));
+            assert_eq!(id(&path), ours, "{name}");
+            assert_eq!(open().program().id(), program.id());
+            assert_eq!(send_from(32), sent);
+            is_well();
+        }
+    });
+}
+
+/// Without the right to look nobody takes a map for the instance's own, or for another one's.
+#[test]
+fn whose_a_map_is_takes_a_right_to_know() {
+    isolated("tool_egress::unknown_map", || {
+        let (_files, spec) = applied("unknown-map");
+        let path = directory().join("maps/gw_pins");
+        let ours = Map::open_any(&path).expect("a map");
+        let other = Map::create(ours.shape(), None).expect("a map");
+        fs::remove_file(&path).expect("removed");
+        other.pin(&path).expect("pinned");
+        let state = (dump(), runs("tap0"));
+        let refused = std::thread::spawn(|| {
+            capabilities::keep(&capabilities::enough());
+            let dir = StateDir::egress_at(directory());
+            Loader::new(&dir).open().map(drop)
+        });
+        let error = refused.join().expect("a thread").expect_err("no right");
+        assert_eq!(error.kind(), ErrorKind::Permission, "{error}");
+        assert!(error.to_string().contains("CAP_SYS_ADMIN"), "{error}");
+        assert_eq!((dump(), runs("tap0")), state);
+        egressd_json(&["apply", &spec]).fails(4, "incompatible");
     });
 }

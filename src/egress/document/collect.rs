@@ -86,7 +86,10 @@ fn look_at(dir: &StateDir) -> Result<StatusDocument, Error> {
     };
     let foreign = foreign.into_iter();
     let mut findings: Vec<_> = foreign
-        .map(|pin| Finding::new(FindingCode::ForeignPin, pin.path, pin.error.to_string()))
+        .map(|pin| {
+            let message = pin.error.to_string();
+            Finding::new(FindingCode::ForeignPin, pin.path.display(), message)
+        })
         .collect();
     findings.extend(look.findings());
     findings.extend(state::findings(&egress)?);
