@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use guideway::egress::document::{
-    status, AttachmentStatus, AttachmentWay, CheckStatus, Finding, ForeignRouteStatus, GroupStatus,
-    InterfaceName, LoopStatus, Severity, StatusDocument, TenantStatus,
+    status, AttachmentStatus, AttachmentWay, CheckStatus, Finding, FindingCode, ForeignRouteStatus,
+    GroupStatus, InterfaceName, LoopStatus, Severity, StatusDocument, TenantStatus,
 };
 use guideway::egress::pins::Standings;
 use guideway::egress::LoopMode;
@@ -45,6 +45,7 @@ fn text(status: &StatusDocument) -> String {
         loop_text(keeper, &mut text);
     }
     match &status.configuration {
+        None if has_lost_it(status) => text.push_str("configuration: in force, its pin is lost\n"),
         None => text.push_str("no configuration\n"),
         Some(members) => {
             let members: Vec<_> = members
@@ -106,6 +107,12 @@ fn text(status: &StatusDocument) -> String {
     ));
     findings_text(&status.findings, &mut text);
     text
+}
+
+/// Whether the configuration has lost its pin.
+fn has_lost_it(status: &StatusDocument) -> bool {
+    let mut findings = status.findings.iter();
+    findings.any(|finding| finding.code == FindingCode::LostPin)
 }
 
 /// What the kernel has of what the datapath can do without.

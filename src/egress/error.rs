@@ -3,6 +3,7 @@
 
 use super::attachment::AttachmentError;
 use super::limits::LimitError;
+use super::live::Subject;
 use super::pins::{Report, SweepError};
 use super::publish::Step;
 use crate::encap::InvalidHopLimit;
@@ -130,8 +131,8 @@ pub enum InstanceError {
     #[error("what is live in {what} (map {id}) is not pinned in {path}")]
     #[non_exhaustive]
     Orphan {
-        /// `group 3`, or the configuration.
-        what: String,
+        /// A group, or the configuration.
+        what: Subject,
         /// The kernel's number of its map.
         id: u32,
         /// Where it was looked for.
@@ -176,6 +177,12 @@ impl InstanceError {
                 Some(UNTOLD)
             }
             Self::State(StateError::NoInstance { .. }) => Some("apply a specification first"),
+            Self::Orphan {
+                what: Subject::Config,
+                ..
+            } => Some(
+                "apply the specification again; beside egressd run: its next sweep publishes one",
+            ),
             Self::Orphan { .. } | Self::Image(_) => {
                 Some("detach it with --purge, which forgets all pins, then apply the specification")
             }

@@ -133,7 +133,7 @@ impl Egress {
                 // Migrated since it was opened.
                 self.check_pinned(&["gw_groups", "gw_eg_config"])?;
                 return Err(InstanceError::Orphan {
-                    what: subject.to_string(),
+                    what: subject,
                     id: live,
                     path: self.dir.path().display().to_string(),
                 });

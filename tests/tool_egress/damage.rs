@@ -146,6 +146,62 @@ fn pins_that_were_lost_are_named_and_made_again() {
     });
 }
 
+/// What is published is in force all the same; what it was is known of its pin alone.
+#[test]
+fn a_published_thing_that_lost_its_pin_is_named_with_what_mends_it() {
+    isolated("tool_egress::lost_published", || {
+        let (_files, spec) = applied("lost-published");
+        let path = directory().join("gen/conf");
+        let named = path.display().to_string();
+        fs::remove_file(&path).expect("removed");
+        let before = dump();
+        let status = egressd_json(&["status"]).exits(5).document();
+        let findings = status["findings"].as_array().expect("a list");
+        assert_eq!(findings.len(), 1, "{status:#}");
+        assert_eq!(
+            (&findings[0]["code"], &findings[0]["object"]),
+            (&json!("lost-pin"), &json!(named))
+        );
+        let remedy = findings[0]["remedy"].as_str().expect("text");
+        assert!(
+            remedy.starts_with("apply the specification again"),
+            "{remedy}"
+        );
+        assert_eq!(status["configuration"], Value::Null);
+        assert_eq!(status["groups"].as_array().map(Vec::len), Some(2));
+        let text = egressd(&["status"]).exits(5).stdout;
+        assert!(text.contains("in force, its pin is lost"), "{text}");
+        let error = egressd_json(&["migrate", "--pins", "8192"]).fails(4, "incompatible");
+        let message = error["message"].as_str().expect("text");
+        assert!(
+            message.contains("apply the specification again"),
+            "{message}"
+        );
+        assert_eq!(dump(), before);
+        assert!(send("tap0", "2001:db8:aaaa::1", "2001:db8:ffff::1").is_some());
+        let applied = egressd_json(&["apply", &spec]).exits(0).object();
+        assert_eq!(applied["configuration"], true, "{applied}");
+        assert!(path.exists());
+        is_well();
+
+        // Numbers that routes and pins carry are in a group alone: nothing makes it anew.
+        fs::remove_file(directory().join("gen/g0")).expect("removed");
+        let status = egressd_json(&["status"]).exits(5).document();
+        let found = &status["findings"][0];
+        assert_eq!(
+            (&found["code"], &found["object"]),
+            (&json!("damaged-group"), &json!("group 0"))
+        );
+        let purge = "detach it with --purge, which forgets all pins, then apply the specification";
+        assert_eq!(found["remedy"], purge);
+        let error = egressd_json(&["apply", &spec]).fails(4, "incompatible");
+        assert!(error["message"].as_str().expect("text").contains(purge));
+        egressd(&["detach", "--purge"]).exits(0);
+        egressd(&["apply", &spec]).exits(0);
+        is_well();
+    });
+}
+
 /// The program is on interfaces still, and has every map.
 #[test]
 fn maps_are_had_back_from_a_program_that_lost_its_pin_too() {

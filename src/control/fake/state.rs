@@ -316,7 +316,7 @@ impl State {
 /// As if nothing in the state directory were what packets see.
 pub(super) fn lost_group(group: GroupId) -> InstanceError {
     InstanceError::Orphan {
-        what: Subject::Group(group).to_string(),
+        what: Subject::Group(group),
         id: 0,
         path: "memory".to_owned(),
     }

@@ -17,7 +17,7 @@ use super::Error;
 use crate::egress::pins::{self, TenantPins, Tick};
 use crate::egress::{
     preflight, Attached, AttachmentView, Egress, InstanceError, LoopReport, PreflightCheck,
-    RouteCensus, Stats,
+    RouteCensus, Stats, Subject,
 };
 use crate::encap::Encap;
 use crate::group::{Class, Counters, GroupId, Slot, Snapshot};
@@ -26,7 +26,7 @@ use crate::kernel::build::Build;
 use crate::kernel::clock;
 use crate::kernel::exchange::Role;
 use crate::kernel::program::Program;
-use crate::kernel::statedir::StateDir;
+use crate::kernel::statedir::{Section, StateDir};
 use crate::reason::egress::EndKind;
 use crate::route::{Origin, TableId};
 use crate::tenant::{PinQuota, Tenant};
@@ -63,8 +63,16 @@ fn look_at(dir: &StateDir) -> Result<StatusDocument, Error> {
         let is_link = matches!(view.how, Attached::Tcx { .. });
         !is_link || !foreign.into_iter().any(|ifindex| ifindex == view.ifindex)
     });
+    let (encap, encap_lost) = match egress.encap() {
+        Err(error @ InstanceError::Orphan { .. }) => {
+            let path = dir.pin(Section::Generations, &Subject::Config.pin());
+            (None, Some((path.display().to_string(), error.to_string())))
+        }
+        encap => (encap?, None),
+    };
     let look = Look {
-        encap: egress.encap()?,
+        encap,
+        encap_lost,
         groups: groups.known,
         damaged: groups.damaged,
         tenants: egress.tenants()?,
@@ -185,6 +193,8 @@ fn packets(stats: &Stats) -> PacketStatus {
 /// All that was seen.
 pub(super) struct Look {
     pub(super) encap: Option<Encap>,
+    /// The pin that it has lost, and that in words.
+    pub(super) encap_lost: Option<(String, String)>,
     pub(super) groups: Vec<Snapshot>,
     pub(super) damaged: BTreeMap<GroupId, InstanceError>,
     /// By interface.

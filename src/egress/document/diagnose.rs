@@ -16,7 +16,9 @@ impl Look {
     /// Everything that is not as it should be.
     pub(super) fn findings(&self) -> Vec<Finding> {
         let mut findings = Vec::new();
-        if self.encap.is_none() {
+        if let Some((pin, message)) = &self.encap_lost {
+            findings.push(Finding::new(FindingCode::LostPin, pin, message.as_str()));
+        } else if self.encap.is_none() {
             let message = "no configuration is published: packets pass untouched";
             findings.push(Finding::new(
                 FindingCode::NoConfiguration,

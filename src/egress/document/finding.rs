@@ -69,6 +69,8 @@ choice! {
         OtherBuild = "other-build",
         /// An exchange of the program has come to some interfaces only, or is under way.
         OpenExchange = "open-exchange",
+        /// What is published has lost its pin. Packets go on by it.
+        LostPin = "lost-pin",
         /// Somebody else's program or link is pinned in the place of one of the instance's.
         ForeignPin = "foreign-pin",
         /// The program met what it never should.
@@ -108,6 +110,7 @@ impl FindingCode {
             | Self::UplinkDown
             | Self::PinDrift
             | Self::InterruptedMigration
+            | Self::LostPin
             | Self::ForeignPin
             | Self::Internal => Severity::Error,
         }
@@ -117,7 +120,7 @@ impl FindingCode {
     const fn remedy(self) -> Option<&'static str> {
         match self {
             // A specification says which groups there are, too: those that a loop keeps would go.
-            Self::NoConfiguration => Some(
+            Self::NoConfiguration | Self::LostPin => Some(
                 "apply the specification again; beside egressd run: its next sweep publishes one",
             ),
             Self::DeadRoutes => Some(

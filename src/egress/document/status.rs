@@ -34,7 +34,7 @@ pub struct StatusDocument {
     #[serde(rename = "loop")]
     pub keeper: Option<LoopStatus>,
     /// How packets are encapsulated, by the names of the specification; null before that was
-    /// published.
+    /// published, and where its pin is lost.
     pub configuration: Option<Map<String, Value>>,
     /// All groups that were ever opened.
     pub groups: Vec<GroupStatus>,
