@@ -43,7 +43,7 @@ fn with(
         failure.although(format!("program {program} runs"))
     })?;
     let faults = upgraded.interfaces.iter().any(|one| one.error.is_some());
-    match upgraded.done && !faults {
+    match upgraded.done && !faults && upgraded.lost_rows.is_empty() {
         true => Ok(Done::Well),
         false => Ok(Done::Partly),
     }
@@ -53,6 +53,9 @@ fn text(upgraded: &Upgraded) -> String {
     let mut text = match (upgraded.done, upgraded.seen.verification, upgraded.kind) {
         (false, ..) => "NOT ON ALL INTERFACES: the same again goes on, rollback returns\n",
         _ if upgraded.cancelled => "rolled back: the upgrade that was interrupted is undone\n",
+        (_, SeenHow::Unchanged, UpgradeKind::Upgrade) if !upgraded.repaired.is_empty() => {
+            "repaired: it runs this build's program\n"
+        }
         (_, SeenHow::Unchanged, UpgradeKind::Upgrade) => {
             "unchanged: it runs this build's program\n"
         }
@@ -62,6 +65,12 @@ fn text(upgraded: &Upgraded) -> String {
     .to_owned();
     if upgraded.done && upgraded.interfaces.iter().any(|one| one.error.is_some()) {
         text.push_str("BUT NOT ON ALL INTERFACES\n");
+    }
+    for rows in &upgraded.lost_rows {
+        text.push_str(&format!(
+            "BUT NO {} ARE PUBLISHED ANY MORE: apply the specification again\n",
+            rows.to_string().to_uppercase()
+        ));
     }
     text.push_str(&exchange::repairs_text(&upgraded.repaired));
     text.push_str(&exchange::program_text(&upgraded.program));

@@ -2,6 +2,7 @@
 //! What can go wrong with an instance, by what was tried.
 
 use super::attachment::AttachmentError;
+use super::instance::{Maps, PROGRAM};
 use super::limits::LimitError;
 use super::live::Subject;
 use super::pins::{Report, SweepError};
@@ -12,7 +13,7 @@ use crate::group::{Class, GroupId, ImageError, PlanError, Publication, StalePlan
 use crate::kernel::map::{OpenError, ShapeError};
 use crate::kernel::object::LoadError;
 use crate::kernel::ring::RingError;
-use crate::kernel::statedir::StateError;
+use crate::kernel::statedir::{Section, StateDir, StateError};
 use crate::kernel::write_barrier::BarrierError;
 use crate::kernel::{PinError, SysError};
 use crate::route::RowError;
@@ -47,6 +48,13 @@ pub enum InstanceError {
     /// A pinned program is missing or something else.
     #[error(transparent)]
     Pin(#[from] PinError),
+    /// Several pins are missing.
+    #[error("not found: {}", pins.join(", "))]
+    #[non_exhaustive]
+    Lost {
+        /// Each of them.
+        pins: Vec<String>,
+    },
     /// The pinned program does not use the pinned maps.
     #[error("the program pinned at {path} does not use the map {map} pinned beside it")]
     #[non_exhaustive]
@@ -164,8 +172,27 @@ impl InstanceError {
         match self {
             Self::Map(error) => error.is_not_found(),
             Self::Pin(error) => error.kind() == ErrorKind::NotFound,
-            Self::Mixed { .. } => true,
+            Self::Mixed { .. } | Self::Lost { .. } => true,
             _ => false,
+        }
+    }
+
+    /// The same that names all pins that are missing, where it is one of several.
+    pub(super) fn with_all_lost(self, dir: &StateDir) -> Self {
+        if !self.is_repairable() || self.kind() != ErrorKind::NotFound {
+            return self;
+        }
+        let mut paths: Vec<_> = Maps::NAMES.map(|name| dir.pin(Section::Maps, name)).into();
+        paths.push(dir.pin(Section::Programs, PROGRAM));
+        paths.retain(|path| !path.exists());
+        match paths.len() {
+            0 | 1 => self,
+            _ => Self::Lost {
+                pins: paths
+                    .iter()
+                    .map(|path| path.display().to_string())
+                    .collect(),
+            },
         }
     }
 
@@ -219,6 +246,7 @@ impl InstanceError {
             Self::Limits { .. } | Self::OtherNamespace { .. } | Self::Replaced { .. } => {
                 ErrorKind::Conflict
             }
+            Self::Lost { .. } => ErrorKind::NotFound,
             Self::Unfinished { .. } => ErrorKind::Partial,
             Self::Attachment(error) => error.kind(),
             Self::Sys(error) | Self::Ring(RingError::Sys(error)) => error.kind(),

@@ -128,7 +128,7 @@ impl Egress {
     pub fn open(dir: &StateDir) -> Result<Self, InstanceError> {
         loop {
             let before = dir.identity();
-            let opened = Self::open_now(dir);
+            let opened = Self::open_now(dir).map_err(|error| error.with_all_lost(dir));
             // Migrated between two looks: what was opened may be of both.
             if dir.identity() == before || before.is_none() {
                 return opened;
@@ -324,6 +324,7 @@ impl Writer {
             repairs: Vec::new(),
         };
         writer.settle_program()?;
+        writer.forget_found_rows()?;
         Ok(writer)
     }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::error::InstanceError;
 use super::instance::{limits, meta_shape, shapes, Egress, Maps, Writer, PATIENCE, PROGRAM};
 use super::limits::Limits;
+use super::lost_rows;
 use super::mend::take_back;
 use super::migrate::{settle, Settled};
 use super::ours::{refuse_foreign, refuse_foreign_maps};
@@ -145,6 +146,7 @@ impl Loader {
         let (mut object, missing) = load_around(&self.dir)?;
         for &name in &missing {
             let map = object.take_map(name)?;
+            lost_rows::note(&lock, name, &map)?;
             map.pin(&self.dir.pin(Section::Maps, name))?;
             repairs.push(Repair::empty_map(&self.dir, name, Maps::content(name)));
         }

@@ -13,6 +13,7 @@ use super::document::InterfaceName;
 use super::error::InstanceError;
 use super::instance::{Egress, Writer, PROGRAM};
 use super::loader::{build, load_around};
+use super::lost_rows::Rows;
 use super::ours::pinned_programs;
 use crate::error::ErrorKind;
 use crate::kernel::barrier::wait_for_packets;
@@ -47,6 +48,9 @@ pub struct Upgraded {
     pub program: ProgramChange,
     /// What the instance had lost, and has again.
     pub repaired: Vec<Repair>,
+    /// Published rows that were lost for good: they are not back before the specification is applied
+    /// again.
+    pub lost_rows: Vec<Rows>,
     /// What became of each interface that the program is on, or should be: it is a tenant's.
     pub interfaces: Vec<HookUpgraded>,
     /// Milliseconds that the exchange took on the interface where it took longest: its packets meet
@@ -368,6 +372,7 @@ impl Writer {
             cancelled: false,
             program,
             repaired: self.repairs().to_vec(),
+            lost_rows: self.lost_rows()?,
             interfaces: self.with_idle(interfaces)?,
             swap_ms: swapped.map(|outcome| outcome.longest.as_secs_f64() * 1_000.0),
             seen: outcome.map_or(Seen::UNCHANGED, |outcome| outcome.verification.into()),

@@ -111,7 +111,10 @@ impl Writer {
         failed.extend(done.err());
         let mut failed = failed.into_iter();
         match failed.next() {
-            None => Ok(applied),
+            None => {
+                self.forget_lost_rows();
+                Ok(applied)
+            }
             Some(error) => Err(ApplyError {
                 applied: Box::new(applied),
                 error: Box::new(error),

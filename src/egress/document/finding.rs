@@ -71,6 +71,8 @@ choice! {
         OpenExchange = "open-exchange",
         /// What is published has lost its pin. Packets go on by it.
         LostPin = "lost-pin",
+        /// Published rows were lost, and nobody has published since.
+        LostRows = "lost-rows",
         /// Somebody else's program or link is pinned in the place of one of the instance's.
         ForeignPin = "foreign-pin",
         /// The program met what it never should.
@@ -111,6 +113,7 @@ impl FindingCode {
             | Self::PinDrift
             | Self::InterruptedMigration
             | Self::LostPin
+            | Self::LostRows
             | Self::ForeignPin
             | Self::Internal => Severity::Error,
         }
@@ -133,6 +136,9 @@ impl FindingCode {
             Self::ClosingGroup => Some(
                 "apply the specification again; beside egressd run: it ends by itself when no route of \
                  others leads to it",
+            ),
+            Self::LostRows => Some(
+                "apply the specification again; beside egressd run: attach its interfaces again",
             ),
             Self::NotAttached => Some(
                 "apply the specification again; beside egressd run: attach it, or detach --interface",

@@ -2,7 +2,7 @@
 //! What of the state directory is not as it should be.
 
 use super::finding::{Finding, FindingCode};
-use crate::egress::{Egress, InstanceError};
+use crate::egress::{Egress, InstanceError, Rows};
 use crate::kernel::statedir::AbiVersion;
 
 /// What there is to say of the directory that the instance is in.
@@ -20,6 +20,17 @@ pub(super) fn findings(egress: &Egress) -> Result<Vec<Finding>, InstanceError> {
             message,
         ));
     }
+    findings.extend(egress.lost_rows()?.into_iter().map(|rows| {
+        let message = format!(
+            "the map of {rows} was lost and made anew, and is empty: {}",
+            match rows {
+                Rows::Tenants =>
+                    "no interface is a tenant's, and packets pass as the host routes them",
+                Rows::Routes => "tenants' packets find no route",
+            }
+        );
+        Finding::new(FindingCode::LostRows, rows, message)
+    }));
     findings.extend(
         older(dir.version()?, AbiVersion::EGRESS)
             .map(|message| Finding::new(FindingCode::OlderLayout, dir.path().display(), message)),

@@ -189,6 +189,8 @@ impl Migration<'_> {
             // That nobody keeps the instance in line is found afterwards, too.
             let keep = |name: &str| draft.pin(Section::Generations, name);
             self.old.keep_loop_report(keep).map_err(instance)?;
+            let kept = self.old.keep_lost_rows(&new, keep);
+            kept.map_err(instance)?;
             for (ifindex, holder) in takeover.holders() {
                 holder.keep(*ifindex, new.program.id(), |name| {
                     draft.pin(Section::Links, name)
