@@ -64,22 +64,6 @@ pub enum InstanceError {
         /// A map that it should use.
         map: &'static str,
     },
-    /// Somebody else's map has the name of one that a program of the instance uses.
-    #[error(
-        "{path} is map {id}, and program {program} of the instance uses map {used}, which has lost its \
-         pin, in its place"
-    )]
-    #[non_exhaustive]
-    ForeignMap {
-        /// Where.
-        path: String,
-        /// The kernel's number of the map that is there.
-        id: u32,
-        /// That of the program.
-        program: u32,
-        /// That of the map which it uses.
-        used: u32,
-    },
     /// The pinned program uses none of the pinned maps: it is somebody else's.
     #[error("{path} is program {id} ({name}), which uses none of the maps pinned beside it")]
     #[non_exhaustive]
@@ -226,7 +210,6 @@ impl InstanceError {
             Self::State(StateError::Open(_))
             | Self::Map(_)
             | Self::Pin(_)
-            | Self::ForeignMap { .. }
             | Self::ForeignProgram { .. }
                 if self.kind() == ErrorKind::Incompatible =>
             {
@@ -253,7 +236,6 @@ impl InstanceError {
             Self::Shape(_)
             | Self::Ring(_)
             | Self::Mixed { .. }
-            | Self::ForeignMap { .. }
             | Self::ForeignProgram { .. }
             | Self::Meta(_)
             | Self::Orphan { .. }

@@ -11,10 +11,9 @@ use std::path::PathBuf;
 use super::attachment::{holders, link_pin, successor, AttachmentError, Holder};
 use super::error::InstanceError;
 use super::instance::{limits, shapes, Egress, Maps, Writer, PROGRAM};
-use crate::kernel::exchange::{Programs, Role};
+use crate::kernel::exchange::{refuse_other_maps, Programs, Role};
 use crate::kernel::map::Map;
-use crate::kernel::probe::{lacking, missing, Capability};
-use crate::kernel::program::{by_id, Program};
+use crate::kernel::program::{find, Program};
 use crate::kernel::statedir::{Section, StateDir};
 use crate::kernel::tc::TcxLink;
 use crate::kernel::{PinError, SysError};
@@ -85,16 +84,18 @@ impl Ours {
         if self.all().any(|known| known.id() == id) {
             return Ok(None);
         }
-        let foreign = match somebodys(id) {
-            Ok(program) => program.is_some_and(|program| !program.works_on(&self.maps)),
+        let program = match find(id) {
+            Ok(program) => program,
             Err(error) if state.ifindex.is_some() => return Err(error),
             // Without an interface it has nothing to take off.
-            Err(_) => false,
+            Err(_) => None,
         };
-        Ok(foreign.then(|| PinError::OtherLink {
+        let foreign = program.filter(|program| !program.works_on(&self.maps));
+        Ok(foreign.map(|program| PinError::OtherLink {
             path: link_pin(&self.dir, ifindex).display().to_string(),
             id: state.id,
             program: id,
+            name: program.name().to_owned(),
         }))
     }
 
@@ -216,54 +217,19 @@ pub(super) fn users(dir: &StateDir) -> Result<Vec<Program>, InstanceError> {
         };
         if programs.iter().all(|program| program.id() != id) {
             // What a record says may be over.
-            programs.extend(somebodys(id)?);
+            programs.extend(find(id)?);
         }
     }
     programs.retain(|program| program.works_on(&ours.maps));
     Ok(programs)
 }
 
-/// Refuses if somebody else's map has the name of one that a program of the instance uses: a program
-/// that was loaded around it would leave behind what is in the real one.
+/// Refuses if somebody else's map has the name of one that a program of the instance uses.
 ///
 /// # Errors
 /// So it is, or the process may not look, which takes CAP_SYS_ADMIN where a program does not use what
 /// is pinned.
 pub(super) fn refuse_foreign_maps(dir: &StateDir) -> Result<(), InstanceError> {
-    let (programs, shapes) = (users(dir)?, shapes(&limits(dir)?)?);
-    for name in Maps::NAMES {
-        let path = dir.pin(Section::Maps, name);
-        let (Ok(pinned), Some(shape)) = (Map::open_any(&path), shapes.get(name)) else {
-            continue;
-        };
-        for program in &programs {
-            if program.map_ids().contains(&pinned.id()) {
-                break;
-            }
-            if let Some(used) = program.map(shape)? {
-                return Err(InstanceError::ForeignMap {
-                    path: path.display().to_string(),
-                    id: pinned.id(),
-                    program: program.id(),
-                    used: used.id(),
-                });
-            }
-        }
-    }
-    Ok(())
-}
-
-/// A program by its number, whosever it is; none if it is gone.
-///
-/// # Errors
-/// The process may not ask, which takes CAP_SYS_ADMIN.
-fn somebodys(id: u32) -> Result<Option<Program>, SysError> {
-    let right = [Capability::SysAdmin];
-    match by_id(id) {
-        None if !missing(&right).is_empty() => {
-            let error = SysError::new("open program", id, nix::libc::EPERM);
-            Err(lacking(error, &right))
-        }
-        found => Ok(found),
-    }
+    let shapes = shapes(&limits(dir)?)?;
+    Ok(refuse_other_maps(dir, &users(dir)?, &shapes, Maps::NAMES)?)
 }

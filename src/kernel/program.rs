@@ -9,7 +9,7 @@ use libbpf_sys::bpf_prog_info;
 use super::map::{Map, MapShape};
 use super::probe::{lacking, Capability};
 use super::sys::object::{self, ObjectType, PinError};
-use super::sys::{self, name_from, owned, SysError};
+use super::sys::{name_from, owned, SysError};
 
 /// An owned handle of a program, with what the kernel says about it.
 #[derive(Debug)]
@@ -149,9 +149,20 @@ pub(super) fn name_by_id(id: u32) -> Option<String> {
 
 /// Somebody's program, where this process may open programs by number (CAP_SYS_ADMIN).
 pub(crate) fn by_id(id: u32) -> Option<Program> {
+    find(id).ok()?
+}
+
+/// Somebody's program; none if it is gone.
+///
+/// # Errors
+/// The process may not open programs by number, which takes CAP_SYS_ADMIN.
+pub(crate) fn find(id: u32) -> Result<Option<Program>, SysError> {
     // SAFETY: the descriptor is new.
-    let fd = unsafe { sys::owned(libbpf_sys::bpf_prog_get_fd_by_id(id), "open program", id).ok()? };
-    Program::from_fd(fd).ok()
+    match unsafe { owned(libbpf_sys::bpf_prog_get_fd_by_id(id), "open program", id) } {
+        Ok(fd) => Program::from_fd(fd).map(Some),
+        Err(error) if error.is_not_found() => Ok(None),
+        Err(error) => Err(lacking(error, &[Capability::SysAdmin])),
+    }
 }
 
 /// Loads the smallest XDP program there is: it passes everything.

@@ -4,7 +4,7 @@
 use super::detach::take_off;
 use super::error::{DetachError, InstanceError};
 use super::instance::{QuicLb, Writer};
-use super::own::{pinned_link, pinned_programs};
+use super::ours::{pinned_link, pinned_programs};
 use super::root_array::refuse_in_array;
 use crate::id::InterfaceName;
 use crate::kernel::attach::{

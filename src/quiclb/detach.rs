@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::attachment::{index_of, refuse_occupied, remove_link, LINK};
 use super::error::{DetachError, InstanceError};
 use super::instance::{QuicLb, PATIENCE};
-use super::own::{pinned_programs, refuse_foreign};
+use super::ours::{pinned_programs, refuse_foreign};
 use super::root_array::take_out;
 use crate::error::ErrorKind;
 use crate::id::InstanceId;

@@ -49,22 +49,6 @@ pub enum InstanceError {
         /// A map that it should use.
         map: &'static str,
     },
-    /// Somebody else's map has the name of one that a program of the instance uses.
-    #[error(
-        "{path} is map {id}, and program {program} of the instance uses map {used}, which has lost its \
-         pin, in its place"
-    )]
-    #[non_exhaustive]
-    ForeignMap {
-        /// Where.
-        path: String,
-        /// The kernel's number of the map that is there.
-        id: u32,
-        /// That of the program.
-        program: u32,
-        /// That of the map which it uses.
-        used: u32,
-    },
     /// Another build made the state, with maps of an older layout. It works as before; this build
     /// neither reads nor changes it.
     #[error(
@@ -187,7 +171,6 @@ impl InstanceError {
             Self::State(StateError::Open(_))
             | Self::Map(_)
             | Self::Pin(_)
-            | Self::ForeignMap { .. }
             | Self::ForeignProgram { .. }
                 if self.kind() == ErrorKind::Incompatible =>
             {
@@ -214,7 +197,6 @@ impl InstanceError {
             Self::Shape(_)
             | Self::Mixed { .. }
             | Self::Older { .. }
-            | Self::ForeignMap { .. }
             | Self::ForeignProgram { .. } => ErrorKind::Incompatible,
             Self::Stored(_) | Self::Record(_) | Self::Orphan { .. } => ErrorKind::Incompatible,
             Self::Limits { .. } | Self::Device { .. } => ErrorKind::Conflict,

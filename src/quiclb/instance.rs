@@ -13,7 +13,7 @@ use super::error::{InstanceError, PlanError};
 use super::hardware::refuse_card;
 use super::layout::require_current;
 use super::observe::observe_for;
-use super::own::refuse_foreign_maps;
+use super::ours::refuse_foreign_maps;
 use crate::abi;
 use crate::id::InstanceId;
 use crate::kernel::clock;

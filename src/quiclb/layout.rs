@@ -11,7 +11,7 @@ use super::error::InstanceError;
 use super::hardware::refuse_card;
 use super::instance::{shapes, QuicLb, Writer, PATIENCE, PROGRAM};
 use super::loader::draw_seed;
-use super::own::{pinned_link, refuse_foreign_programs};
+use super::ours::{pinned_link, refuse_foreign_programs};
 use super::status::Abi;
 use super::upgrade::{UpgradeError, Upgraded};
 use crate::kernel::exchange::{self, ask, Aborted, Pins, ProgramPins, Role, Step};

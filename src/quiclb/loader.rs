@@ -9,7 +9,7 @@ use super::hardware::refuse_card;
 use super::instance::{entries, meta, shapes, Maps, QuicLb, Writer, PATIENCE, PROGRAM};
 use super::layout::{self, require_current};
 use super::mend::take_back;
-use super::own::refuse_foreign;
+use super::ours::refuse_foreign;
 use crate::abi;
 use crate::kernel::build::Build;
 use crate::kernel::exchange::ProgramPins;

@@ -8,7 +8,7 @@
 use super::error::InstanceError;
 use super::finding::{Finding, FindingCode};
 use super::instance::{shapes, Maps};
-use super::own::Users;
+use super::ours::Users;
 use super::status::APPLY;
 use crate::kernel::exchange::{self, LostMap};
 use crate::kernel::keys;

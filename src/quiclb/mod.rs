@@ -41,7 +41,7 @@ mod loader;
 mod measure;
 mod mend;
 mod observe;
-mod own;
+mod ours;
 mod probe;
 mod publish;
 mod root_array;

@@ -7,7 +7,7 @@
 
 use super::attachment::{self, index_of, remove_link};
 use super::instance::{QuicLb, Writer, GENERATION_MAP};
-use super::own::{pinned_link, pinned_programs};
+use super::ours::{pinned_link, pinned_programs};
 use crate::error::ErrorKind;
 use crate::id::InterfaceName;
 use crate::kernel::attach::{display_name, occupants, AttachError, Mode};

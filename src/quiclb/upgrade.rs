@@ -10,7 +10,7 @@ use super::error::InstanceError;
 use super::instance::{QuicLb, Writer, PROGRAM};
 use super::loader::{self, load_around};
 use super::mend::refuse_lost_contexts;
-use super::own::{pinned_programs, refuse_foreign_programs};
+use super::ours::{pinned_programs, refuse_foreign_programs};
 use super::root_array::{self, kept, Kept};
 use super::status::Abi;
 use crate::error::ErrorKind;

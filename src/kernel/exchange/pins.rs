@@ -148,6 +148,40 @@ pub(crate) fn lost_maps(
         .collect())
 }
 
+/// Refuses if one of these names holds another map than a program uses in its place: one that were loaded
+/// around it would leave behind what is in the real one. Of `programs` the first that uses any decides.
+///
+/// # Errors
+/// So it is, or the process may not look, which takes CAP_SYS_ADMIN where a program does not use what
+/// is pinned.
+pub(crate) fn refuse_other_maps(
+    dir: &StateDir,
+    programs: &[Program],
+    shapes: &BTreeMap<String, MapShape>,
+    names: impl IntoIterator<Item = &'static str>,
+) -> Result<(), PinError> {
+    for name in names {
+        let path = dir.pin(Section::Maps, name);
+        let (Ok(pinned), Some(shape)) = (Map::open_any(&path), shapes.get(name)) else {
+            continue;
+        };
+        for program in programs {
+            if program.map_ids().contains(&pinned.id()) {
+                break;
+            }
+            if let Some(used) = program.map(shape)? {
+                return Err(PinError::OtherMap {
+                    path: path.display().to_string(),
+                    id: pinned.id(),
+                    program: program.id(),
+                    used: used.id(),
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
 fn used_by(programs: &[&Program], shape: &MapShape) -> Result<Option<(Map, u32)>, SysError> {
     for program in programs {
         let map = program.map(shape).map_err(|error| SysError {

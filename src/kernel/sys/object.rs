@@ -115,7 +115,7 @@ pub enum PinError {
         name: String,
     },
     /// The name holds a link that runs somebody else's program.
-    #[error("{path} is link {id}, whose program {program} uses none of the maps pinned beside it")]
+    #[error("{path} is link {id} of program {program} ({name}), which uses none of the maps pinned beside it")]
     #[non_exhaustive]
     OtherLink {
         /// Where.
@@ -124,6 +124,24 @@ pub enum PinError {
         id: u32,
         /// That of its program.
         program: u32,
+        /// Name of the program.
+        name: String,
+    },
+    /// The name holds somebody else's map, while a program of the instance works on its own.
+    #[error(
+        "{path} is map {id}, and program {program} of the instance uses map {used}, which has lost its \
+         pin, in its place"
+    )]
+    #[non_exhaustive]
+    OtherMap {
+        /// Where.
+        path: String,
+        /// The kernel's number of the map that is there.
+        id: u32,
+        /// That of the program.
+        program: u32,
+        /// That of the map which it uses.
+        used: u32,
     },
 }
 
@@ -132,9 +150,10 @@ impl PinError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Sys(error) => error.kind(),
-            Self::WrongType { .. } | Self::OtherProgram { .. } | Self::OtherLink { .. } => {
-                ErrorKind::Incompatible
-            }
+            Self::WrongType { .. }
+            | Self::OtherProgram { .. }
+            | Self::OtherLink { .. }
+            | Self::OtherMap { .. } => ErrorKind::Incompatible,
         }
     }
 }

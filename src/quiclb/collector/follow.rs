@@ -17,7 +17,7 @@ use crate::quiclb::attachment::{index_of, mode_here};
 use crate::quiclb::error::{InstanceError, PublishError};
 use crate::quiclb::instance::{QuicLb, Writer};
 use crate::quiclb::observe::observe_for;
-use crate::quiclb::own::pinned_link;
+use crate::quiclb::ours::pinned_link;
 use crate::quiclb::root_array::kept;
 
 /// Why a step published a generation of the same specification.

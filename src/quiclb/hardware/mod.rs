@@ -26,7 +26,7 @@ use super::instance::{PATIENCE, PROGRAM};
 use super::layout::require_current;
 use super::live::{record_pin, RECORD};
 use super::observe::observe_for;
-use super::own::pinned_link;
+use super::ours::pinned_link;
 use crate::id::{InstanceId, InterfaceName};
 use crate::kernel::attach::{interface_index, AttachError, Attachment, Mode, XdpLink};
 use crate::kernel::program::Program;

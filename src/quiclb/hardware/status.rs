@@ -11,7 +11,7 @@ use crate::id::{InstanceId, InterfaceName};
 use crate::plan::Lack;
 use crate::quiclb::attachment::mode_here;
 use crate::quiclb::error::InstanceError;
-use crate::quiclb::own::pinned_link;
+use crate::quiclb::ours::pinned_link;
 use crate::reason::{Reason, Rule};
 use crate::service::Mode;
 

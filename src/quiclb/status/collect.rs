@@ -28,7 +28,7 @@ use crate::quiclb::instance::{QuicLb, PROGRAM};
 use crate::quiclb::loader::build_with;
 use crate::quiclb::mend;
 use crate::quiclb::observe::observe;
-use crate::quiclb::own::{foreign_programs, pinned_link, pinned_programs};
+use crate::quiclb::ours::{foreign_programs, pinned_link, pinned_programs};
 use crate::quiclb::stats::{ServiceStats, Stats};
 use crate::reason::Reason;
 use crate::service::Mode;

@@ -10,11 +10,10 @@ use super::error::InstanceError;
 use super::instance::{shapes, Maps, PROGRAM};
 use crate::error::ErrorKind;
 use crate::kernel::attach::{AttachError, XdpLink};
-use crate::kernel::exchange::{Programs, Role};
+use crate::kernel::exchange::{refuse_other_maps, Programs, Role};
 use crate::kernel::keys;
 use crate::kernel::map::Map;
-use crate::kernel::probe::{lacking, missing, Capability};
-use crate::kernel::program::{self, Program};
+use crate::kernel::program::{find, Program};
 use crate::kernel::statedir::{Section, StateDir};
 use crate::kernel::{PinError, SysError};
 
@@ -51,17 +50,6 @@ fn pinned_maps(dir: &StateDir) -> Vec<u32> {
     maps.map(|map| map.id()).collect()
 }
 
-/// A program that is pinned nowhere here.
-fn opened(id: u32) -> Result<Program, SysError> {
-    let right = [Capability::SysAdmin];
-    let errno = match missing(&right).is_empty() {
-        true => nix::libc::ENOENT,
-        false => nix::libc::EPERM,
-    };
-    let refused = || lacking(SysError::new("open program", id, errno), &right);
-    program::by_id(id).ok_or_else(refused)
-}
-
 /// The pinned link of an instance, if there is one.
 ///
 /// # Errors
@@ -75,16 +63,21 @@ pub(super) fn pinned_link(dir: &StateDir) -> Result<Option<XdpLink>, AttachError
     };
     let state = link.state()?;
     let id = state.program_id;
-    let is_pinned = pinned_programs(dir)?.with_id(id).is_some();
-    if is_pinned || opened(id)?.works_on(&pinned_maps(dir)) {
-        return Ok(Some(link));
+    let program = match pinned_programs(dir)?.with_id(id) {
+        Some(program) => Some(program.try_clone()?),
+        None => find(id)?,
+    };
+    match program {
+        Some(program) if !program.works_on(&pinned_maps(dir)) => Err(PinError::OtherLink {
+            path: path.display().to_string(),
+            id: state.id,
+            program: id,
+            name: program.name().to_owned(),
+        }
+        .into()),
+        // One that is gone was exchanged a moment ago, by who has the link in hand.
+        _ => Ok(Some(link)),
     }
-    Err(PinError::OtherLink {
-        path: path.display().to_string(),
-        id: state.id,
-        program: id,
-    }
-    .into())
 }
 
 /// The programs of an instance.
@@ -112,8 +105,8 @@ impl Users {
             Err(error) => return Err(error.into()),
         };
         if let Some(id) = linked.filter(|id| pinned.with_id(*id).is_none()) {
-            match opened(id) {
-                Ok(program) => users.programs.push(program),
+            match find(id) {
+                Ok(program) => users.programs.extend(program),
                 Err(error) => users.refused = Some(error),
             }
         }
@@ -137,37 +130,20 @@ pub(super) fn refuse_foreign(dir: &StateDir) -> Result<(), InstanceError> {
     refuse_foreign_maps(dir)
 }
 
-/// Refuses if somebody else's map has the name of one that a program of the instance uses: a program
-/// that was loaded around it would leave behind what is in the real one.
+/// Refuses if somebody else's map has the name of one that a program of the instance uses.
 ///
 /// # Errors
 /// So it is, or the process may not look, which takes CAP_SYS_ADMIN where a program does not use what
 /// is pinned.
 pub(super) fn refuse_foreign_maps(dir: &StateDir) -> Result<(), InstanceError> {
+    let names = Maps::NAMES.into_iter().filter(|name| Maps::is_held(name));
+    // Of some build no program uses the last.
+    let names = names.chain([keys::MAP]);
     let users = Users::of(dir)?;
-    let shapes = shapes(dir)?;
-    for name in Maps::NAMES.into_iter().chain([keys::MAP]) {
-        // Of some build no program uses it.
-        let Some(shape) = shapes.get(name).filter(|_| Maps::is_held(name)) else {
-            continue;
-        };
-        let path = dir.pin(Section::Maps, name);
-        let Ok(pinned) = Map::open_any(&path) else {
-            continue;
-        };
-        for program in &users.programs {
-            if program.map_ids().contains(&pinned.id()) {
-                break;
-            }
-            if let Some(used) = program.map(shape)? {
-                return Err(InstanceError::ForeignMap {
-                    path: path.display().to_string(),
-                    id: pinned.id(),
-                    program: program.id(),
-                    used: used.id(),
-                });
-            }
-        }
-    }
-    Ok(())
+    Ok(refuse_other_maps(
+        dir,
+        &users.programs,
+        &shapes(dir)?,
+        names,
+    )?)
 }
