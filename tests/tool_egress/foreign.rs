@@ -239,7 +239,17 @@ fn a_link_of_a_program_without_a_pin_takes_a_right_to_be_known() {
             return;
         }
         let before = runs("tap0");
+        let writer = Loader::new(&StateDir::egress_at(directory())).open();
+        let writer = writer.expect("opened");
         fs::remove_file(directory().join("progs/gw_egress")).expect("removed");
+        writer.refuse_foreign().expect("it works on our maps");
+        let refused = std::thread::spawn(move || {
+            capabilities::keep(&capabilities::enough());
+            writer.refuse_foreign()
+        });
+        let error = refused.join().expect("a thread").expect_err("no right");
+        assert_eq!(error.kind(), ErrorKind::Permission, "{error}");
+        assert!(error.to_string().contains("CAP_SYS_ADMIN"), "{error}");
         let state = dump();
         let refused = std::thread::spawn(|| {
             capabilities::keep(&capabilities::enough());
