@@ -181,7 +181,7 @@ fn links_of_others_in_the_place_of_ours_are_left_alone() {
                     .expect("state")
             };
             let named = path.display().to_string();
-            let is = format!("link {}, ", state().id);
+            let is = format!("link {} ", state().id);
             let runs_it = format!("program {id} ");
             let parts = [named.as_str(), &is, &runs_it];
             let status = is_found(&path, &parts);
