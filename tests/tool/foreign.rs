@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use guideway::error::ErrorKind;
 use guideway::kernel::attach::XdpLink;
-use guideway::kernel::map::{Map, MapKind, MapShape};
+use guideway::kernel::map::Map;
 use guideway::kernel::program::Program;
 use guideway::kernel::statedir::META_MAP;
 use guideway::quiclb::{detach, Loader, StateRoot};
@@ -20,6 +20,7 @@ use crate::harness::{
     applied, example, finding, is_named_and_left_alone, is_well, maps, poll, quiclb, quiclb_json,
     state, state_dir, Files, EXAMPLE, INSTANCE, LEFT_ALONE,
 };
+use crate::maps::foreign_map;
 use crate::netns::{foreign_program, isolated, pin, veth, xdp_seen_by_ip, Kind, BPFFS};
 
 #[test]
@@ -51,17 +52,9 @@ struct Theirs {
 
 impl Theirs {
     fn new() -> Self {
-        let shape = MapShape {
-            name: "theirs".into(),
-            kind: MapKind::HASH,
-            key_size: 4,
-            value_size: 8,
-            max_entries: 16,
-            flags: 0,
-        };
         let dissector = foreign_program("dissector", Kind::FlowDissector).expect("load");
         Self {
-            map: Map::create(&shape, None).expect("a map"),
+            map: foreign_map(),
             program: foreign_program("theirs", Kind::Xdp).expect("load"),
             link: namespace_link(&dissector),
         }

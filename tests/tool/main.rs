@@ -29,6 +29,8 @@ mod watching;
 mod capabilities;
 #[path = "../common/killing.rs"]
 mod killing;
+#[path = "../common/maps.rs"]
+mod maps;
 #[path = "../common/netns.rs"]
 mod netns;
 #[path = "../common/programs.rs"]

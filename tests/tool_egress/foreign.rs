@@ -7,15 +7,16 @@ use std::path::Path;
 
 use guideway::egress::{Loader, Writer};
 use guideway::error::ErrorKind;
-use guideway::kernel::map::{Map, MapKind, MapShape};
+use guideway::kernel::map::Map;
 use guideway::kernel::program::Program;
 use guideway::kernel::statedir::StateDir;
 use guideway::kernel::tc::{self, hook, TcxLink};
 use serde_json::Value;
 
 use crate::capabilities;
-use crate::damage::{applied, directory, dump, is_well, LEFT_ALONE};
+use crate::damage::{applied, directory, dump, is_well, on_links, LEFT_ALONE};
 use crate::machine::{open, send, send_by, send_from};
+use crate::maps::foreign_map;
 use crate::netns::{foreign_program, ifindex, isolated, pin, program_id, veth, Kind, BPFFS};
 use crate::{egressd, egressd_json};
 
@@ -80,15 +81,7 @@ fn objects_of_others_in_the_place_of_other_programs_hide_nothing_and_are_left_al
         let (_files, spec) = applied("foreign-programs");
         let theirs = foreign_program("theirs", Kind::Classifier).expect("load");
         let other = other();
-        let shape = MapShape {
-            name: "theirs".into(),
-            kind: MapKind::HASH,
-            key_size: 4,
-            value_size: 8,
-            max_entries: 16,
-            flags: 0,
-        };
-        let map = Map::create(&shape, None).expect("a map");
+        let map = foreign_map();
         let lost = directory().join("maps/gw_pins");
         let aside = Path::new(BPFFS).join("aside");
         for role in ["next", "previous"] {
@@ -142,12 +135,11 @@ fn objects_of_others_in_the_place_of_other_programs_hide_nothing_and_are_left_al
 fn links_of_others_in_the_place_of_ours_are_left_alone() {
     isolated("tool_egress::foreign_links", || {
         let (_files, spec) = applied("foreign-links");
-        let link = |interface: &str| format!("links/{}-tcx", ifindex(interface));
-        let path = directory().join(link("tap0"));
-        if !path.exists() {
-            // A kernel without TCX has filters here.
+        if !on_links("foreign_links") {
             return;
         }
+        let link = |interface: &str| format!("links/{}-tcx", ifindex(interface));
+        let path = directory().join(link("tap0"));
         veth("other0", "other1");
         let mut other = other();
         let theirs = foreign_program("theirs", Kind::Classifier).expect("load");
@@ -232,10 +224,7 @@ fn links_of_others_in_the_place_of_ours_are_left_alone() {
 fn a_link_of_a_program_without_a_pin_takes_a_right_to_be_known() {
     isolated("tool_egress::unknown_link", || {
         let (_files, spec) = applied("unknown-link");
-        if !directory()
-            .join(format!("links/{}-tcx", ifindex("tap0")))
-            .exists()
-        {
+        if !on_links("unknown_link") {
             return;
         }
         let before = runs("tap0");

@@ -20,6 +20,8 @@ mod usage;
 mod capabilities;
 #[path = "../common/killing.rs"]
 mod killing;
+#[path = "../common/maps.rs"]
+mod maps;
 #[path = "../common/netns.rs"]
 mod netns;
 #[path = "../common/tool.rs"]
