@@ -26,6 +26,10 @@ const UNTOLD: &str =
      tenants' packets pass as the host routes them until then, and forgets all pins (a filter of clsact \
      stays, until \"tc filter del\")";
 
+/// What to do where no configuration can be read. A loop publishes one, too.
+pub(super) const PUBLISH: &str =
+    "apply the specification again; beside egressd run: its next sweep publishes one";
+
 /// Why an instance cannot be made, opened or read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -191,9 +195,7 @@ impl InstanceError {
             Self::Orphan {
                 what: Subject::Config,
                 ..
-            } => Some(
-                "apply the specification again; beside egressd run: its next sweep publishes one",
-            ),
+            } => Some(PUBLISH),
             Self::Orphan { .. } | Self::Image(_) => {
                 Some("detach it with --purge, which forgets all pins, then apply the specification")
             }

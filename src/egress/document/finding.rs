@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::document::choice::choice;
 use crate::document::severity::Severity;
+use crate::egress::error::PUBLISH;
 use crate::error::NOT_OURS;
 
 choice! {
@@ -123,9 +124,7 @@ impl FindingCode {
     const fn remedy(self) -> Option<&'static str> {
         match self {
             // A specification says which groups there are, too: those that a loop keeps would go.
-            Self::NoConfiguration | Self::LostPin => Some(
-                "apply the specification again; beside egressd run: its next sweep publishes one",
-            ),
+            Self::NoConfiguration | Self::LostPin => Some(PUBLISH),
             Self::DeadRoutes => Some(
                 "apply the specification again; beside egressd run: its next sweep mends its own, those \
                  of others are for who wrote them",
