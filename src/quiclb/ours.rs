@@ -7,13 +7,13 @@
 
 use super::attachment::LINK;
 use super::error::InstanceError;
-use super::instance::{shapes, Maps, PROGRAM};
+use super::instance::{shapes, Maps, GENERATION_MAP, PROGRAM};
 use crate::error::ErrorKind;
 use crate::kernel::attach::{AttachError, XdpLink};
 use crate::kernel::exchange::{refuse_other_maps, Programs, Role};
 use crate::kernel::keys;
 use crate::kernel::map::Map;
-use crate::kernel::program::{find, Program};
+use crate::kernel::program::{by_id, find, Program};
 use crate::kernel::statedir::{Section, StateDir};
 use crate::kernel::{PinError, SysError};
 
@@ -37,8 +37,25 @@ pub(super) fn refuse_foreign_programs(dir: &StateDir) -> Result<(), PinError> {
 }
 
 fn told_apart(dir: &StateDir) -> Result<(Programs, Vec<(Role, PinError)>), PinError> {
-    let maps = pinned_maps(dir);
-    Programs::ours(dir, PROGRAM, |program| program.works_on(&maps))
+    by_maps(dir, &pinned_maps(dir))
+}
+
+fn by_maps(dir: &StateDir, maps: &[u32]) -> Result<(Programs, Vec<(Role, PinError)>), PinError> {
+    Programs::ours(dir, PROGRAM, |program| program.works_on(maps))
+}
+
+/// Whether the program with this number, at a place that others may fill as well, is the instance's: a
+/// pinned one, or one that works on the instance's map of generations, where programs may be opened by
+/// number.
+pub(super) fn is_program(dir: &StateDir, id: u32) -> Result<bool, PinError> {
+    if pinned_programs(dir)?.with_id(id).is_some() {
+        return Ok(true);
+    }
+    let generations = Map::open_any(&dir.pin(Section::Maps, GENERATION_MAP));
+    let (Some(program), Ok(generations)) = (by_id(id), generations) else {
+        return Ok(false);
+    };
+    Ok(program.map_ids().contains(&generations.id()))
 }
 
 /// The numbers of those pinned maps that programs use, of whatever layout.
@@ -63,12 +80,13 @@ pub(super) fn pinned_link(dir: &StateDir) -> Result<Option<XdpLink>, AttachError
     };
     let state = link.state()?;
     let id = state.program_id;
-    let program = match pinned_programs(dir)?.with_id(id) {
+    let maps = pinned_maps(dir);
+    let program = match by_maps(dir, &maps)?.0.with_id(id) {
         Some(program) => Some(program.try_clone()?),
         None => find(id)?,
     };
     match program {
-        Some(program) if !program.works_on(&pinned_maps(dir)) => Err(PinError::OtherLink {
+        Some(program) if !program.works_on(&maps) => Err(PinError::OtherLink {
             path: path.display().to_string(),
             id: state.id,
             program: id,
@@ -94,7 +112,8 @@ impl Users {
     /// # Errors
     /// Something of another type has the name of a program or of the link.
     pub(super) fn of(dir: &StateDir) -> Result<Self, InstanceError> {
-        let pinned = pinned_programs(dir)?;
+        let maps = pinned_maps(dir);
+        let (pinned, _) = by_maps(dir, &maps)?;
         let mut users = Self {
             programs: Vec::new(),
             refused: None,
@@ -113,7 +132,6 @@ impl Users {
         for program in pinned.all() {
             users.programs.push(program.try_clone()?);
         }
-        let maps = pinned_maps(dir);
         users.programs.retain(|program| program.works_on(&maps));
         Ok(users)
     }

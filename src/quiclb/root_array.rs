@@ -6,12 +6,11 @@
 //! owner's pin or of the record of the generation, and the program stays callable.
 
 use super::attachment::{self, index_of, remove_link};
-use super::instance::{QuicLb, Writer, GENERATION_MAP};
-use super::ours::{pinned_link, pinned_programs};
+use super::instance::{QuicLb, Writer};
+use super::ours::{is_program, pinned_link};
 use crate::error::ErrorKind;
 use crate::id::InterfaceName;
 use crate::kernel::attach::{display_name, occupants, AttachError, Mode};
-use crate::kernel::map::Map;
 use crate::kernel::prog_array::{ProgArray, ProgArrayError};
 use crate::kernel::program;
 use crate::kernel::statedir::{Section, StateDir, StateDirLock};
@@ -45,7 +44,7 @@ impl Kept {
     /// The instance's program at the place, if one is there.
     pub(super) fn ours(&self, dir: &StateDir) -> Result<Option<u32>, AttachError> {
         match self.array.entry(self.index)? {
-            Some(entry) if is_ours(dir, entry.program_id)? => Ok(Some(entry.program_id)),
+            Some(entry) if is_program(dir, entry.program_id)? => Ok(Some(entry.program_id)),
             _ => Ok(None),
         }
     }
@@ -79,21 +78,6 @@ pub(super) fn kept(dir: &StateDir) -> Result<Vec<Kept>, AttachError> {
     Ok(kept)
 }
 
-/// Whether a program is the instance's: a pinned one, or one that works on the instance's maps, where
-/// programs may be opened by number.
-fn is_ours(dir: &StateDir, id: u32) -> Result<bool, AttachError> {
-    if pinned_programs(dir)?.with_id(id).is_some() {
-        return Ok(true);
-    }
-    let (Some(program), Ok(generations)) = (
-        program::by_id(id),
-        Map::open_any(&dir.pin(Section::Maps, GENERATION_MAP)),
-    ) else {
-        return Ok(false);
-    };
-    Ok(program.map_ids().contains(&generations.id()))
-}
-
 /// What is at a place.
 pub(super) enum Found {
     /// Nothing.
@@ -120,7 +104,7 @@ pub(super) fn look(dir: &StateDir, place: &RootArray) -> Result<Found, AttachErr
         Err(error) => return Err(error.into()),
     };
     let id = entry.program_id;
-    Ok(match is_ours(dir, id)? {
+    Ok(match is_program(dir, id)? {
         true => Found::Ours(array, id),
         false => Found::Foreign(id, array.occupied(place.index(), Some(entry))),
     })

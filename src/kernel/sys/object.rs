@@ -115,7 +115,9 @@ pub enum PinError {
         name: String,
     },
     /// The name holds a link that runs somebody else's program.
-    #[error("{path} is link {id} of program {program} ({name}), which uses none of the maps pinned beside it")]
+    #[error(
+        "{path} is link {id} of program {program} ({name}), which uses none of the maps pinned beside it"
+    )]
     #[non_exhaustive]
     OtherLink {
         /// Where.
