@@ -2,6 +2,7 @@
 //! What operators see when something is wrong: `status`, counters and probes.
 
 use std::os::unix::net::UnixDatagram;
+use std::path::Path;
 use std::time::Duration;
 
 use guideway::egress::{Limits, Loader};
@@ -378,9 +379,12 @@ fn scrapes_follow_the_state_when_it_is_removed_and_made_anew() {
         let daemon = node.ready(&[&metrics]);
         let room = "guideway_egress_pins_capacity{kind=\"source\"}";
         scraped(address, room, Some(4096.0));
-        // By force: who is asked to remove it refuses as long as the daemon runs.
+        // By force: who is asked to remove it refuses as long as the daemon runs, which pins things
+        // in it meanwhile.
         let dir = StateRoot::new(BPFFS).egress();
-        std::fs::remove_dir_all(dir.path()).expect("removed");
+        let aside = Path::new(BPFFS).join("aside");
+        std::fs::rename(dir.path(), &aside).expect("moved");
+        std::fs::remove_dir_all(&aside).expect("removed");
         let gone = || get(address, "/metrics").is_some_and(|(status, _)| status == 503);
         assert!(within(PATIENCE, gone));
         let limits = Limits::default().with_pins(8192).expect("a limit");
