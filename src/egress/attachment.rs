@@ -17,6 +17,7 @@ use super::ours::Ours;
 use crate::error::{ErrorKind, NOT_OURS};
 use crate::kernel::program::Program;
 use crate::kernel::record::{self, RecordError};
+use crate::kernel::repair::Repair;
 use crate::kernel::statedir::{Section, StateDir};
 use crate::kernel::tc::{self, AttachError, Attachment, ClsactFilter, FilterId, TcxLink};
 use crate::kernel::{PinError, SysError};
@@ -240,6 +241,29 @@ impl Holder {
     }
 }
 
+/// A link that holds a program of an instance on an interface and has lost its pin: it ends with whatever
+/// else keeps it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct UnpinnedLink {
+    /// Index of the interface.
+    pub(super) ifindex: u32,
+    /// The link.
+    pub(super) link_id: u32,
+    /// What runs there.
+    pub(super) program_id: u32,
+}
+
+/// The interface and the kind in the name of what is pinned among the links; none if it is no such name.
+fn parse_pin(name: &str) -> Option<(u32, &str)> {
+    let (ifindex, kind) = name.split_once('-')?;
+    Some((ifindex.parse().ok()?, kind))
+}
+
+/// Whether this is a name that an instance gives to what is pinned in its directory of links.
+pub(super) fn is_pin(name: &str) -> bool {
+    parse_pin(name).is_some_and(|(_, kind)| [LINK, FILTER, DRAFT].contains(&kind))
+}
+
 /// Where the link is pinned that holds the program on an interface.
 pub(super) fn link_pin(dir: &StateDir, ifindex: u32) -> PathBuf {
     dir.pin(Section::Links, &pin(ifindex, LINK))
@@ -257,11 +281,8 @@ fn pin(ifindex: u32, kind: &str) -> String {
 pub fn interfaces_of(dir: &StateDir) -> Result<BTreeSet<u32>, SysError> {
     let names = dir.pins(Section::Links)?.into_iter();
     let of = |name: String| {
-        let (ifindex, kind) = name.split_once('-')?;
-        ifindex
-            .parse()
-            .ok()
-            .filter(|_| [LINK, FILTER].contains(&kind))
+        let (ifindex, kind) = parse_pin(&name)?;
+        [LINK, FILTER].contains(&kind).then_some(ifindex)
     };
     Ok(names.filter_map(of).collect())
 }
@@ -296,6 +317,42 @@ impl Egress {
         successor(&self.dir)
     }
 
+    /// The links that hold a program of the instance on these interfaces and have lost their pins.
+    ///
+    /// # Errors
+    /// Another object has the name of a program, or an interface cannot be asked.
+    pub(super) fn unpinned_links(
+        &self,
+        interfaces: impl IntoIterator<Item = u32>,
+    ) -> Result<Vec<UnpinnedLink>, AttachmentError> {
+        let ours = Ours::of(&self.dir)?;
+        let pinned = interfaces_of(&self.dir)?;
+        let mut unpinned = Vec::new();
+        for ifindex in interfaces
+            .into_iter()
+            .filter(|ifindex| !pinned.contains(ifindex))
+        {
+            let hook = match tc::hook(ifindex) {
+                Err(AttachError::NoInterface { .. }) => continue,
+                hook => hook?,
+            };
+            let links = hook.occupants.into_iter().filter_map(|occupant| {
+                let program_id = occupant.program_id?;
+                let tc::Place::Tcx { link_id } = occupant.place else {
+                    return None;
+                };
+                ours.programs().with_id(program_id)?;
+                Some(UnpinnedLink {
+                    ifindex,
+                    link_id: link_id?,
+                    program_id,
+                })
+            });
+            unpinned.extend(links);
+        }
+        Ok(unpinned)
+    }
+
     /// What holds the program on interfaces, in the order of their indices.
     pub(super) fn holders(&self) -> Result<Vec<(u32, Holder)>, AttachmentError> {
         holders(&self.dir)
@@ -319,10 +376,7 @@ pub(super) fn successor(dir: &StateDir) -> Result<Option<Program>, AttachmentErr
 pub(super) fn holders(dir: &StateDir) -> Result<Vec<(u32, Holder)>, AttachmentError> {
     let mut holders = Vec::new();
     for name in dir.pins(Section::Links)? {
-        let Some((ifindex, kind)) = name.split_once('-') else {
-            continue;
-        };
-        let Ok(ifindex) = ifindex.parse() else {
+        let Some((ifindex, kind)) = parse_pin(&name) else {
             continue;
         };
         let holder = match kind {
@@ -362,7 +416,8 @@ fn filter(dir: &StateDir, ifindex: u32) -> Result<Option<FilterRecord>, Attachme
 impl Writer {
     /// Attaches the program to the ingress of a tenant's interface, in the calling thread's network
     /// namespace. Packets from it are looked at if it has a row. Where the program, or one of this
-    /// instance that it has replaced, is already it stays where it is among the others. One that an
+    /// instance that it has replaced, is already it stays where it is among the others; a link that holds
+    /// it there and has lost its pin is pinned again, which takes CAP_SYS_ADMIN. One that an
     /// open exchange has put there, or has not come to yet, is left as well: an upgrade or a rollback
     /// ends that.
     ///
@@ -409,6 +464,15 @@ impl Writer {
         // One that was attached by a process which died before it wrote the record.
         if let Some(filter) = ClsactFilter::find(self.program.id(), ifindex)? {
             return self.record(&filter);
+        }
+        for program in programs.all() {
+            if let Some(link) = TcxLink::find(program, ifindex)? {
+                let (name, link_id) = (pin(ifindex, LINK), link.state()?.id);
+                link.pin(&self.dir.pin(Section::Links, &name))?;
+                let repair = Repair::link(&self.dir, &name, link_id);
+                self.repaired(repair);
+                return Ok(Attached::Tcx { link_id });
+            }
         }
         match Attachment::new(&self.program, ifindex, options)? {
             Attachment::Tcx(link) => {
@@ -478,7 +542,8 @@ impl Writer {
     /// The filter runs another program by now, which is left alone, or the kernel refuses.
     pub fn detach(&mut self, ifindex: u32) -> Result<bool, AttachmentError> {
         let mut was_there = false;
-        if let Some(link) = self.link(&Ours::of(&self.dir)?, ifindex)? {
+        let ours = Ours::of(&self.dir)?;
+        if let Some(link) = self.link(&ours, ifindex)? {
             was_there |= link.detach()?;
             self.lock.unpin(Section::Links, &pin(ifindex, LINK))?;
         }
@@ -491,16 +556,24 @@ impl Writer {
             was_there |= filter.detach(program_id)?;
             self.lock.unpin(Section::Links, &pin(ifindex, FILTER))?;
         }
+        // A link that has lost its pin holds it all the same.
+        for program in ours.programs().all() {
+            match TcxLink::find(program, ifindex) {
+                Ok(Some(link)) => was_there |= link.detach()?,
+                Ok(None) | Err(AttachError::NoInterface { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
         Ok(was_there)
     }
 
     /// Removes the state of an instance that is attached nowhere, and says what it removed.
     ///
     /// # Errors
-    /// It is attached, somebody else's program is pinned in the place of one, or something cannot be
-    /// removed.
+    /// It is attached, something of somebody else's is pinned among its programs and links, or something
+    /// cannot be removed.
     pub fn remove(self) -> Result<Vec<String>, InstanceError> {
-        self.refuse_foreign()?;
+        self.refuse_purge()?;
         Ok(self.lock.remove()?)
     }
 }

@@ -68,8 +68,10 @@ pub enum InstanceError {
         /// A map that it should use.
         map: &'static str,
     },
-    /// The pinned program uses none of the pinned maps: it is somebody else's.
-    #[error("{path} is program {id} ({name}), which uses none of the maps pinned beside it")]
+    /// The pinned program uses few of the pinned maps, or none: it is somebody else's.
+    #[error(
+        "{path} is program {id} ({name}), which works on other maps than those pinned beside it"
+    )]
     #[non_exhaustive]
     ForeignProgram {
         /// Where.

@@ -157,7 +157,7 @@ impl Egress {
     /// elsewhere.
     pub(super) fn check_program(&self, program: &Program, pin: &str) -> Result<(), InstanceError> {
         let used = program.map_ids();
-        if self.maps.all().iter().all(|map| !used.contains(&map.id())) {
+        if !program.works_on(&self.maps.all().map(Map::id)) {
             let path = self.dir.pin(Section::Programs, pin);
             return Err(InstanceError::ForeignProgram {
                 path: path.display().to_string(),
@@ -332,7 +332,12 @@ impl Writer {
         Self { repairs, ..self }
     }
 
-    /// What the instance had lost when it was opened, and has again.
+    /// That something which the instance had lost is there again.
+    pub(super) fn repaired(&mut self, repair: Repair) {
+        self.repairs.push(repair);
+    }
+
+    /// What the instance had lost, and has again since this writer was made.
     #[must_use]
     pub fn repairs(&self) -> &[Repair] {
         &self.repairs

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Whose that is which has the names of an instance's programs and links.
 //!
-//! A program is the instance's if it works on any of its maps, a link if its program is, and a map
-//! unless such a program uses another one in its place. What is not is refused by whoever would
-//! exchange, take off or remove it.
+//! A program is the instance's if it works on most of its maps, a link if its program is, and a map
+//! unless such a program uses another one in its place, or where there is no such program, one of
+//! another instance uses it. What is not is refused by whoever would exchange, take off or remove it.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use super::attachment::{holders, link_pin, successor, AttachmentError, Holder};
+use super::attachment::{holders, is_pin, link_pin, successor, AttachmentError, Holder};
 use super::error::InstanceError;
 use super::instance::{limits, shapes, Egress, Maps, Writer, PROGRAM};
-use crate::kernel::exchange::{refuse_other_maps, Programs, Role};
+use crate::kernel::exchange::{refuse_other_maps, unknown_links, Programs, Role, Unheld};
 use crate::kernel::map::Map;
 use crate::kernel::program::{find, Program};
 use crate::kernel::statedir::{Section, StateDir};
@@ -115,6 +115,12 @@ impl Ours {
                 ifindex: Some(ifindex),
             }));
         }
+        let unknown = unknown_links(&self.dir, is_pin)?.into_iter();
+        foreign.extend(unknown.map(|(path, error)| ForeignPin {
+            path,
+            error,
+            ifindex: None,
+        }));
         Ok(foreign)
     }
 
@@ -165,6 +171,16 @@ impl Writer {
         refuse_foreign(&self.dir)
     }
 
+    /// The same, and also of what is pinned among the links and is none of the instance's: what would go
+    /// with the directory.
+    pub(super) fn refuse_purge(&self) -> Result<(), AttachmentError> {
+        self.refuse_foreign()?;
+        match unknown_links(&self.dir, is_pin)?.pop() {
+            Some((_, error)) => Err(error.into()),
+            None => Ok(()),
+        }
+    }
+
     /// The same of the links of these interfaces alone.
     pub(super) fn refuse_foreign_links(
         &self,
@@ -200,10 +216,11 @@ fn pinned_maps(dir: &StateDir) -> Vec<u32> {
     maps.map(|map| map.id()).collect()
 }
 
-/// The programs of an instance, whether pinned or attached.
+/// The programs of an instance, pinned, attached or, where none is, loaded.
 ///
 /// # Errors
-/// Something else has the name of one, or what is attached takes CAP_SYS_ADMIN to know.
+/// Something else has the name of one, what is not pinned takes CAP_SYS_ADMIN to know, or no program is
+/// the instance's and another one uses a map of it.
 pub(super) fn users(dir: &StateDir) -> Result<Vec<Program>, InstanceError> {
     let ours = Ours::of(dir)?;
     let mut programs = Vec::new();
@@ -221,7 +238,14 @@ pub(super) fn users(dir: &StateDir) -> Result<Vec<Program>, InstanceError> {
         }
     }
     programs.retain(|program| program.works_on(&ours.maps));
-    Ok(programs)
+    if !programs.is_empty() {
+        return Ok(programs);
+    }
+    let unheld = Unheld::find(dir, PROGRAM, &ours.maps)?;
+    match unheld.foreign {
+        Some((_, error)) => Err(error.into()),
+        None => Ok(unheld.ours),
+    }
 }
 
 /// Refuses if somebody else's map has the name of one that a program of the instance uses.

@@ -9,7 +9,7 @@ use libbpf_sys::bpf_prog_info;
 use super::map::{Map, MapShape};
 use super::probe::{lacking, Capability};
 use super::sys::object::{self, ObjectType, PinError};
-use super::sys::{name_from, owned, SysError};
+use super::sys::{check, name_from, owned, SysError};
 
 /// An owned handle of a program, with what the kernel says about it.
 #[derive(Debug)]
@@ -101,10 +101,11 @@ impl Program {
         &self.map_ids
     }
 
-    /// Whether it works on any of an instance's pinned maps, given by their numbers. Where all of them
-    /// are lost, nothing speaks against it.
+    /// Whether it works on most of an instance's pinned maps, given by their numbers: one of them may
+    /// be another instance's. Where all of them are lost, nothing speaks against it.
     pub(crate) fn works_on(&self, maps: &[u32]) -> bool {
-        maps.is_empty() || self.map_ids.iter().any(|id| maps.contains(id))
+        let used = maps.iter().filter(|id| self.map_ids.contains(id));
+        maps.is_empty() || used.count() * 2 > maps.len()
     }
 
     /// The map of this shape that it uses, wherever that is pinned; none if it uses none such. Takes
@@ -162,6 +163,27 @@ pub(crate) fn find(id: u32) -> Result<Option<Program>, SysError> {
         Ok(fd) => Program::from_fd(fd).map(Some),
         Err(error) if error.is_not_found() => Ok(None),
         Err(error) => Err(lacking(error, &[Capability::SysAdmin])),
+    }
+}
+
+/// Every program of this name that uses any of these maps, wherever it is pinned or attached.
+///
+/// # Errors
+/// The process may not open programs by number, which takes CAP_SYS_ADMIN.
+pub(crate) fn all_using(name: &str, maps: &[u32]) -> Result<Vec<Program>, SysError> {
+    let mut programs = Vec::new();
+    let mut id = 0;
+    loop {
+        // SAFETY: the place for the result outlives the call.
+        let result = unsafe { libbpf_sys::bpf_prog_get_next_id(id, &mut id) };
+        match check(result, "list programs behind", id) {
+            Ok(_) => {}
+            Err(error) if error.is_not_found() => return Ok(programs),
+            Err(error) => return Err(lacking(error, &[Capability::SysAdmin])),
+        }
+        // One may be gone since it was listed.
+        let found = find(id)?.filter(|program| program.name == name);
+        programs.extend(found.filter(|p| p.map_ids.iter().any(|map| maps.contains(map))));
     }
 }
 

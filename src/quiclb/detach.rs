@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::attachment::{index_of, refuse_occupied, remove_link, LINK};
 use super::error::{DetachError, InstanceError};
 use super::instance::{QuicLb, PATIENCE};
-use super::ours::{pinned_programs, refuse_foreign};
+use super::ours::{pinned_programs, refuse_purge};
 use super::root_array::take_out;
 use crate::error::ErrorKind;
 use crate::id::InstanceId;
@@ -80,7 +80,7 @@ pub fn detach(dir: &StateDir, purge: bool) -> Result<Detached, DetachError> {
     };
     dir.version().map_err(InstanceError::from)?;
     if purge {
-        refuse_foreign(dir)?;
+        refuse_purge(dir)?;
     }
     match take_off(&lock) {
         Ok(taken) => {

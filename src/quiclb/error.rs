@@ -2,6 +2,7 @@
 //! What can go wrong with an instance, by what was tried.
 
 use crate::error::{ErrorKind, NOT_OURS, OTHER_VERSION};
+use crate::id::InstanceId;
 use crate::kernel::attach::AttachError;
 use crate::kernel::map::{OpenError, ShapeError};
 use crate::kernel::object::LoadError;
@@ -63,8 +64,10 @@ pub enum InstanceError {
         /// The version of this library.
         current: AbiVersion,
     },
-    /// The pinned program uses none of the pinned maps: it is somebody else's.
-    #[error("{path} is program {id} ({name}), which uses none of the maps pinned beside it")]
+    /// The pinned program uses few of the pinned maps, or none: it is somebody else's.
+    #[error(
+        "{path} is program {id} ({name}), which works on other maps than those pinned beside it"
+    )]
     #[non_exhaustive]
     ForeignProgram {
         /// Where.
@@ -122,6 +125,17 @@ pub enum InstanceError {
     /// What was stored with the live generation makes no sense.
     #[error(transparent)]
     Record(#[from] RecordError),
+    /// What is pinned beside the live generation was stored with another one.
+    #[error("{path} belongs to generation {number} of instance {instance}")]
+    #[non_exhaustive]
+    OtherRecord {
+        /// Where.
+        path: String,
+        /// The number of the generation that it was stored with.
+        number: u64,
+        /// The instance of that generation.
+        instance: InstanceId,
+    },
     /// A generation is live that nothing in the state directory describes.
     #[error("the live generation (map {id}) is not among those pinned in {path}")]
     #[non_exhaustive]
@@ -159,6 +173,10 @@ impl InstanceError {
             Self::State(StateError::Locked { .. }) => Some("try again when it has ended"),
             Self::Older { .. } => Some("upgrade the instance"),
             Self::State(StateError::Open(error)) if error.is_not_found() => Some(UNTOLD),
+            Self::OtherRecord { .. } => Some(
+                "give what is pinned in gen/ the names again that it had, or detach with --purge, then \
+                 apply the specification",
+            ),
             Self::Orphan { .. } | Self::Stored(_) | Self::Record(_) | Self::Limits { .. } => {
                 Some("detach it with --purge, then apply the specification")
             }
@@ -198,7 +216,9 @@ impl InstanceError {
             | Self::Mixed { .. }
             | Self::Older { .. }
             | Self::ForeignProgram { .. } => ErrorKind::Incompatible,
-            Self::Stored(_) | Self::Record(_) | Self::Orphan { .. } => ErrorKind::Incompatible,
+            Self::Stored(_) | Self::Record(_) | Self::OtherRecord { .. } | Self::Orphan { .. } => {
+                ErrorKind::Incompatible
+            }
             Self::Limits { .. } | Self::Device { .. } => ErrorKind::Conflict,
             Self::Gone { .. } => ErrorKind::NotFound,
             Self::Profile { .. } => ErrorKind::Unsupported,

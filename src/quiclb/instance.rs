@@ -265,7 +265,9 @@ impl QuicLb {
             let path = path.display().to_string();
             Err(InstanceError::Mixed { path, map })
         };
-        if self.maps.ids().iter().all(|(id, _)| !used.contains(id)) {
+        let maps = self.maps.ids().into_iter();
+        let maps = maps.filter(|(_, name)| Maps::is_programs(name));
+        if !program.works_on(&maps.map(|(id, _)| id).collect::<Vec<_>>()) {
             let path = self.dir.pin(Section::Programs, pin);
             return Err(InstanceError::ForeignProgram {
                 path: path.display().to_string(),

@@ -214,7 +214,16 @@ impl QuicLb {
     pub(super) fn record(&self, number: u64) -> Result<Live, InstanceError> {
         let path = self.dir.pin(Section::Generations, &record_pin(number));
         let bytes = record::read(&path, RECORD)?;
-        Ok(Live::from_record(&bytes, &self.maps.meta.get(0)?)?)
+        let live = Live::from_record(&bytes, &self.maps.meta.get(0)?)?;
+        let (found, instance) = (live.number(), live.spec().instance_id());
+        if found != number || instance != self.instance_id() {
+            return Err(InstanceError::OtherRecord {
+                path: path.display().to_string(),
+                number: found,
+                instance,
+            });
+        }
+        Ok(live)
     }
 
     /// The generation before the live one of which the record was kept; none if none was, or nothing is

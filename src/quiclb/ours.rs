@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR BSD-2-Clause
 //! Which of the objects under an instance's names are its own.
 //!
-//! What works together belongs together: a program is the instance's if it uses maps that are pinned
-//! here, a link or a place in an array if such a program is there, and a map if no such program uses
-//! another one in its place. Names alone prove nothing: whoever may pin may take any.
+//! What works together belongs together: a program is the instance's if it uses most of the maps that
+//! are pinned here, a link or a place in an array if such a program is there, and a map if no such
+//! program uses another one in its place, or where there is no such program, if none of another
+//! instance uses it. Names alone prove nothing: whoever may pin may take any.
+
+use std::path::PathBuf;
 
 use super::attachment::LINK;
 use super::error::InstanceError;
-use super::instance::{shapes, Maps, GENERATION_MAP, PROGRAM};
+use super::instance::{shapes, Maps, PROGRAM};
+use super::root_array;
 use crate::error::ErrorKind;
 use crate::kernel::attach::{AttachError, XdpLink};
-use crate::kernel::exchange::{refuse_other_maps, Programs, Role};
+use crate::kernel::exchange::{self, refuse_other_maps, Programs, Role, Unheld};
 use crate::kernel::keys;
 use crate::kernel::map::Map;
 use crate::kernel::program::{by_id, find, Program};
@@ -45,17 +49,13 @@ fn by_maps(dir: &StateDir, maps: &[u32]) -> Result<(Programs, Vec<(Role, PinErro
 }
 
 /// Whether the program with this number, at a place that others may fill as well, is the instance's: a
-/// pinned one, or one that works on the instance's map of generations, where programs may be opened by
-/// number.
+/// pinned one, or one that works on the instance's maps, where programs may be opened by number.
 pub(super) fn is_program(dir: &StateDir, id: u32) -> Result<bool, PinError> {
     if pinned_programs(dir)?.with_id(id).is_some() {
         return Ok(true);
     }
-    let generations = Map::open_any(&dir.pin(Section::Maps, GENERATION_MAP));
-    let (Some(program), Ok(generations)) = (by_id(id), generations) else {
-        return Ok(false);
-    };
-    Ok(program.map_ids().contains(&generations.id()))
+    let maps = pinned_maps(dir);
+    Ok(!maps.is_empty() && by_id(id).is_some_and(|program| program.works_on(&maps)))
 }
 
 /// The numbers of those pinned maps that programs use, of whatever layout.
@@ -102,12 +102,14 @@ pub(super) fn pinned_link(dir: &StateDir) -> Result<Option<XdpLink>, AttachError
 pub(super) struct Users {
     /// One that is attached and has lost its pin is the first, as packets meet it.
     pub(super) programs: Vec<Program>,
-    /// Why that one could not be opened.
+    /// Why one that there may be could not be opened.
     pub(super) refused: Option<SysError>,
+    /// A pinned map that somebody else's program uses, where none of the instance is left.
+    foreign: Option<(PathBuf, PinError)>,
 }
 
 impl Users {
-    /// Asks the pins.
+    /// Asks the pins, and where they tell of none every program that is loaded.
     ///
     /// # Errors
     /// Something of another type has the name of a program or of the link.
@@ -117,6 +119,7 @@ impl Users {
         let mut users = Self {
             programs: Vec::new(),
             refused: None,
+            foreign: None,
         };
         let linked = match XdpLink::open(&dir.pin(Section::Links, LINK)) {
             Ok(link) => Some(link.state()?.program_id),
@@ -133,6 +136,12 @@ impl Users {
             users.programs.push(program.try_clone()?);
         }
         users.programs.retain(|program| program.works_on(&maps));
+        if users.programs.is_empty() && users.refused.is_none() {
+            match Unheld::find(dir, PROGRAM, &maps) {
+                Ok(unheld) => (users.programs, users.foreign) = (unheld.ours, unheld.foreign),
+                Err(error) => users.refused = Some(error),
+            }
+        }
         Ok(users)
     }
 }
@@ -148,6 +157,29 @@ pub(super) fn refuse_foreign(dir: &StateDir) -> Result<(), InstanceError> {
     refuse_foreign_maps(dir)
 }
 
+/// A map that somebody else's program uses, where no program of the instance is left.
+///
+/// # Errors
+/// As of [`Users::of`].
+pub(super) fn foreign_map(dir: &StateDir) -> Result<Option<(PathBuf, PinError)>, InstanceError> {
+    Ok(Users::of(dir)?.foreign)
+}
+
+/// What is pinned among the links and is none of the instance's.
+pub(super) fn unknown_links(dir: &StateDir) -> Result<Vec<(PathBuf, PinError)>, SysError> {
+    exchange::unknown_links(dir, |name| name == LINK || root_array::is_pin(name))
+}
+
+/// Refuses as [`refuse_foreign`] does, and if anything unknown is pinned among the links: what would go
+/// with the directory.
+pub(super) fn refuse_purge(dir: &StateDir) -> Result<(), InstanceError> {
+    refuse_foreign(dir)?;
+    match unknown_links(dir)?.pop() {
+        Some((_, error)) => Err(error.into()),
+        None => Ok(()),
+    }
+}
+
 /// Refuses if somebody else's map has the name of one that a program of the instance uses.
 ///
 /// # Errors
@@ -158,6 +190,17 @@ pub(super) fn refuse_foreign_maps(dir: &StateDir) -> Result<(), InstanceError> {
     // Of some build no program uses the last.
     let names = names.chain([keys::MAP]);
     let users = Users::of(dir)?;
+    match users {
+        Users {
+            refused: Some(error),
+            ..
+        } if users.programs.is_empty() => return Err(error.into()),
+        Users {
+            foreign: Some((_, error)),
+            ..
+        } => return Err(error.into()),
+        _ => {}
+    }
     Ok(refuse_other_maps(
         dir,
         &users.programs,

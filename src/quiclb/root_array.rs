@@ -65,8 +65,7 @@ impl Kept {
 pub(super) fn kept(dir: &StateDir) -> Result<Vec<Kept>, AttachError> {
     let mut kept = Vec::new();
     for pin in dir.pins(Section::Links)? {
-        let numbers = pin.strip_prefix(PIN).and_then(|rest| rest.split_once('-'));
-        let Some(Ok(index)) = numbers.map(|(index, _)| index.parse()) else {
+        let Some(index) = index_in(&pin) else {
             continue;
         };
         kept.push(Kept {
@@ -76,6 +75,17 @@ pub(super) fn kept(dir: &StateDir) -> Result<Vec<Kept>, AttachError> {
         });
     }
     Ok(kept)
+}
+
+/// The index in the name of an array's pin; none if it is no such name.
+fn index_in(pin: &str) -> Option<u32> {
+    let (index, _) = pin.strip_prefix(PIN)?.split_once('-')?;
+    index.parse().ok()
+}
+
+/// Whether this is a name that an instance gives to an array's pin.
+pub(super) fn is_pin(name: &str) -> bool {
+    index_in(name).is_some()
 }
 
 /// What is at a place.

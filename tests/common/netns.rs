@@ -297,6 +297,17 @@ pub(crate) fn program_id(program: &OwnedFd) -> u32 {
     info.id
 }
 
+/// Whether the kernel has this program still, wherever it is pinned or attached.
+pub(crate) fn is_loaded(program: u32) -> bool {
+    // SAFETY: a call without pointers.
+    let fd = unsafe { libbpf_sys::bpf_prog_get_fd_by_id(program) };
+    if fd >= 0 {
+        // SAFETY: the descriptor is new.
+        drop(unsafe { OwnedFd::from_raw_fd(fd) });
+    }
+    fd >= 0
+}
+
 /// Attaches by netlink as another tool would; `flags` are `XDP_FLAGS_*`.
 pub(crate) fn netlink_attach(ifindex: u32, program: &OwnedFd, flags: u32) -> std::io::Result<()> {
     // SAFETY: absent options are allowed.

@@ -17,8 +17,8 @@ use serde_json::{json, Value};
 
 use crate::capabilities;
 use crate::harness::{
-    applied, example, finding, is_named_and_left_alone, is_well, maps, poll, quiclb, quiclb_json,
-    state, state_dir, Files, EXAMPLE, INSTANCE, LEFT_ALONE,
+    applied, coded, example, finding, is_named_and_left_alone, is_well, maps, names_in, poll,
+    quiclb, quiclb_json, state, state_dir, Files, EXAMPLE, INSTANCE, LEFT_ALONE,
 };
 use crate::maps::foreign_map;
 use crate::netns::{foreign_program, isolated, pin, veth, xdp_seen_by_ip, Kind, BPFFS};
@@ -303,5 +303,198 @@ fn maps_of_another_instance_take_the_place_of_none() {
             is_well();
         }
         neighbour.is_well();
+    });
+}
+
+/// One map in common with our instance makes no other instance's program ours.
+#[test]
+fn the_link_of_another_instance_keeps_its_program_also_where_one_of_its_maps_is_ours_by_name() {
+    isolated("tool::foreign_link_and_map", || {
+        let (files, spec) = applied("foreign-link-and-map");
+        let neighbour = Neighbour::applied(&files);
+        let (before, program) = (maps(), xdp_seen_by_ip("edge1"));
+        let (theirs, ours) = (
+            neighbour.dir.join("links/xdp"),
+            state_dir().join("links/xdp"),
+        );
+        let map = state_dir().join("maps/gw_ql_flow");
+        let their_map = Map::open_any(&neighbour.dir.join("maps/gw_ql_flow")).expect("a map");
+        fs::remove_file(&map).expect("removed");
+        their_map.pin(&map).expect("pinned");
+        fs::rename(&theirs, &ours).expect("moved over ours");
+        let verbs: [&[&str]; 3] = [
+            &["detach", INSTANCE],
+            &["detach", INSTANCE, "--purge"],
+            &["upgrade", INSTANCE],
+        ];
+        are_refused(&ours, &verbs);
+        are_refused(&map, &[&["apply", &spec]]);
+        assert_eq!(xdp_seen_by_ip("edge1"), program);
+        fs::rename(&ours, &theirs).expect("moved back");
+        are_refused(&map, &verbs[1..]);
+        are_refused(&map, &[&["apply", &spec]]);
+        fs::remove_file(&map).expect("removed by hand");
+        quiclb(&["apply", &spec]).exits(0);
+        assert_eq!(maps(), before);
+        is_well();
+        neighbour.is_well();
+    });
+}
+
+/// What runs and what is about to: the message names what is there, not our own map.
+#[test]
+fn the_program_of_another_instance_is_named_also_where_one_of_its_maps_is_ours_by_name() {
+    isolated("tool::foreign_program_and_map", || {
+        let (files, spec) = applied("foreign-program-and-map");
+        let neighbour = Neighbour::applied(&files);
+        let before = maps();
+        let map = state_dir().join("maps/gw_ql_flow");
+        let their_map = Map::open_any(&neighbour.dir.join("maps/gw_ql_flow")).expect("a map");
+        fs::remove_file(&map).expect("removed");
+        their_map.pin(&map).expect("pinned");
+        let program = state_dir().join("progs/gw_quiclb");
+        let aside = Path::new(BPFFS).join("aside");
+        fs::rename(&program, &aside).expect("put aside");
+        let theirs = Program::open(&neighbour.dir.join("progs/gw_quiclb")).expect("a program");
+        theirs.pin(&program).expect("pinned");
+        are_refused(
+            &program,
+            &[
+                &["status", INSTANCE],
+                &["upgrade", INSTANCE],
+                &["rollback", INSTANCE],
+            ],
+        );
+        fs::remove_file(&program).expect("removed by hand");
+        are_refused(&map, &[&["apply", &spec]]);
+        fs::remove_file(&map).expect("removed by hand");
+        quiclb(&["apply", &spec]).exits(0);
+        assert_eq!(maps(), before, "ours all came back");
+        is_well();
+        neighbour.is_well();
+    });
+}
+
+/// Nothing of ours is left that says which map is ours: the other instance's program says that it is not.
+#[test]
+fn a_map_that_another_instance_works_on_is_left_alone_where_we_have_no_program() {
+    isolated("tool::foreign_map_alone", || {
+        let (files, spec) = applied("foreign-map-alone");
+        let neighbour = Neighbour::applied(&files);
+        quiclb(&["detach", INSTANCE]).exits(0);
+        let programs = state_dir().join("progs");
+        for name in names_in(&programs) {
+            fs::remove_file(programs.join(name)).expect("removed");
+        }
+        let theirs = Program::open(&neighbour.dir.join("progs/gw_quiclb")).expect("a program");
+        for name in ["gw_ql_flow", "gw_ql_stats", "gw_ql_backend"] {
+            let path = state_dir().join("maps").join(name);
+            fs::remove_file(&path).expect("removed");
+            let map = Map::open_any(&neighbour.dir.join("maps").join(name)).expect("a map");
+            map.pin(&path).expect("pinned");
+            let verbs: [&[&str]; 2] = [&["apply", &spec], &["detach", INSTANCE, "--purge"]];
+            are_refused(&path, &verbs);
+            let status = finding("foreign-pin");
+            let found = coded(&status["findings"], "foreign-pin").expect("found");
+            assert_eq!(found["object"], path.display().to_string());
+            let message = found["message"].as_str().expect("text");
+            assert!(
+                message.contains(&format!("program {} ", theirs.id())),
+                "{message}"
+            );
+            fs::remove_file(&path).expect("removed by hand");
+            let shape = map.shape().clone();
+            Map::create(&shape, None)
+                .expect("a map")
+                .pin(&path)
+                .expect("pinned");
+        }
+        // What nobody uses is taken for ours.
+        quiclb(&["apply", &spec]).exits(0);
+        is_well();
+        neighbour.is_well();
+    });
+}
+
+/// Which generation is live its map says; what was stored with it is found by name alone.
+#[test]
+fn a_generation_under_another_name_is_named_and_left_alone() {
+    isolated("tool::renamed_generation", || {
+        let (files, spec) = applied("renamed-generation");
+        let neighbour = Neighbour::applied(&files);
+        let of = |instance: &Path, name: &str| instance.join("gen").join(name);
+        let ours = state_dir();
+        let is_left_alone = |path: &Path| {
+            let status = finding("unreadable-record");
+            let found = coded(&status["findings"], "unreadable-record").expect("found");
+            let message = found["message"].as_str().expect("text");
+            assert!(message.contains(&path.display().to_string()), "{message}");
+            assert_eq!(coded(&status["findings"], "leftover"), None, "{status:#}");
+            let before = state();
+            for arguments in [&["apply", &spec][..], &["rollback", INSTANCE]] {
+                let error = quiclb_json(arguments).fails(4, "incompatible");
+                let message = error["message"].as_str().expect("text");
+                assert!(
+                    message.contains(&path.display().to_string())
+                        && message.contains("the names again that it had"),
+                    "{arguments:?}: {message}"
+                );
+                assert_eq!(state(), before, "{arguments:?}");
+            }
+        };
+        for kind in ["cells", "record"] {
+            let (from, to) = (format!("1-{kind}"), format!("7-{kind}"));
+            fs::rename(of(&ours, &from), of(&ours, &to)).expect("renamed");
+        }
+        is_left_alone(&of(&ours, "7-record"));
+        for kind in ["cells", "record"] {
+            let (from, to) = (format!("7-{kind}"), format!("1-{kind}"));
+            fs::rename(of(&ours, &from), of(&ours, &to)).expect("renamed");
+        }
+        is_well();
+
+        let aside = Path::new(BPFFS).join("aside");
+        let (record, theirs) = (of(&ours, "1-record"), of(&neighbour.dir, "1-record"));
+        fs::rename(&record, &aside).expect("put aside");
+        fs::rename(&theirs, &record).expect("moved");
+        is_left_alone(&record);
+        let status = quiclb(&["status", INSTANCE]).exits(5);
+        assert!(
+            status.stdout.contains(Neighbour::INSTANCE),
+            "{}",
+            status.stdout
+        );
+        fs::rename(&record, &theirs).expect("moved back");
+        fs::rename(&aside, &record).expect("put back");
+        quiclb(&["apply", &spec]).exits(0);
+        is_well();
+        neighbour.is_well();
+    });
+}
+
+/// It may be all that holds a program on an interface, and would go with the directory.
+#[test]
+fn an_unknown_pin_among_links_is_named_and_not_purged() {
+    isolated("tool::unknown_pin", || {
+        let (_files, spec) = applied("unknown-pin");
+        let theirs = Theirs::new();
+        for kind in ["map", "program", "link"] {
+            let program = xdp_seen_by_ip("edge0");
+            let path = state_dir().join("links/zz");
+            theirs.pin(kind, &path);
+            let status = finding("foreign-pin");
+            let found = coded(&status["findings"], "foreign-pin").expect("found");
+            assert_eq!(found["object"], path.display().to_string());
+            are_refused(&path, &[&["detach", INSTANCE, "--purge"]]);
+            assert_eq!(xdp_seen_by_ip("edge0"), program);
+            // What needs none of it goes on.
+            quiclb(&["apply", &spec]).exits(5);
+            quiclb(&["detach", INSTANCE]).exits(0);
+            are_refused(&path, &[&["detach", INSTANCE, "--purge"]]);
+            fs::remove_file(&path).expect("removed by hand");
+            quiclb(&["detach", INSTANCE, "--purge"]).exits(0);
+            quiclb(&["apply", &spec]).exits(0);
+            is_well();
+        }
     });
 }

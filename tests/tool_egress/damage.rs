@@ -6,7 +6,7 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use guideway::kernel::map::{Map, MapKind, Update};
 use guideway::kernel::probe::features;
@@ -19,7 +19,8 @@ use crate::detaching::programs;
 use crate::machine::{assert_valid, document, machine, open, send, Files};
 use crate::maps::foreign_map;
 use crate::netns::{
-    self, foreign_link, foreign_program, ifindex, ip, isolated, pin, program_id, veth, Kind,
+    self, foreign_link, foreign_program, ifindex, ip, is_loaded, isolated, pin, program_id, veth,
+    Kind,
 };
 use crate::{egressd, egressd_json};
 
@@ -283,9 +284,15 @@ fn rows_that_were_lost_for_good_are_named_until_somebody_publishes() {
             json!(found)
         };
         for (map, rows) in [("gw_tenants", "tenants"), ("gw_routes", "routes")] {
+            let program = open().program().id();
             fs::remove_dir_all(directory().join("links")).expect("removed");
             for lost in ["progs/gw_egress", &format!("maps/{map}")] {
                 fs::remove_file(directory().join(lost)).expect("removed");
+            }
+            // The kernel lets go of links in its own time, and as long a program has the map.
+            let start = Instant::now();
+            while is_loaded(program) && start.elapsed() < Duration::from_secs(30) {
+                std::thread::sleep(Duration::from_millis(1));
             }
             let text = egressd(&["upgrade"]).exits(3).stdout;
             let named = format!("NO {} ARE PUBLISHED", rows.to_uppercase());

@@ -350,3 +350,129 @@ fn whose_a_map_is_takes_a_right_to_know() {
         egressd_json(&["apply", &spec]).fails(4, "incompatible");
     });
 }
+
+/// Neither is one map in common proof that a program is ours, nor is a map nobody's that we have no program
+/// for.
+#[test]
+fn one_map_in_common_makes_nothing_of_another_instance_ours() {
+    isolated("tool_egress::foreign_map_and_link", || {
+        let (_files, spec) = applied("foreign-map-and-link");
+        if !on_links("foreign_map_and_link") {
+            return;
+        }
+        let dir = StateDir::egress_at(Path::new(BPFFS).join("other"));
+        let mut other = Loader::new(&dir)
+            .limits(open().limits())
+            .load()
+            .expect("an instance");
+        veth("other0", "other1");
+        let attached = other.attach(ifindex("other0"), &tc::Options::default());
+        attached.expect("attached");
+        let path = directory().join("maps/gw_pins");
+        let aside = Path::new(BPFFS).join("aside");
+        fs::rename(&path, &aside).expect("put aside");
+        let theirs = Map::open_any(&dir.path().join("maps/gw_pins")).expect("a map");
+        theirs.pin(&path).expect("pinned");
+
+        let pin_of = |interface: &str| format!("links/{}-tcx", ifindex(interface));
+        let ours = directory().join(pin_of("tap0"));
+        let kept = Path::new(BPFFS).join("kept");
+        fs::rename(&ours, &kept).expect("put aside");
+        let their_link = dir.path().join(pin_of("other0"));
+        fs::rename(&their_link, &ours).expect("moved");
+        let runs_there = runs("other0");
+        assert_eq!(runs_there, [Some(other.program().id())]);
+        for arguments in [
+            &["detach"][..],
+            &["detach", "--interface", "tap0"],
+            &["detach", "--purge"],
+            &["apply", &spec],
+        ] {
+            egressd_json(arguments).fails(4, "incompatible");
+            assert_eq!(runs("other0"), runs_there, "{arguments:?}");
+        }
+        fs::rename(&ours, &their_link).expect("moved back");
+        fs::rename(&kept, &ours).expect("put back");
+        fs::remove_file(&path).expect("removed");
+        fs::rename(&aside, &path).expect("put back");
+        is_well();
+
+        egressd(&["detach"]).exits(0);
+        for entry in fs::read_dir(directory().join("progs")).expect("programs") {
+            fs::remove_file(entry.expect("an entry").path()).expect("removed");
+        }
+        fs::rename(&path, &aside).expect("put aside");
+        theirs.pin(&path).expect("pinned");
+        let is = format!("is map {}", theirs.id());
+        let uses = format!("program {} (gw_egress) uses it", other.program().id());
+        for arguments in [&["apply", &spec][..], &["upgrade"], &["detach", "--purge"]] {
+            let before = dump();
+            let error = egressd_json(arguments).fails(4, "incompatible");
+            let message = error["message"].as_str().expect("text");
+            for part in [&path.display().to_string(), &is, &uses, LEFT_ALONE] {
+                assert!(message.contains(part), "{arguments:?}: {part}: {message}");
+            }
+            assert_eq!(dump(), before, "{arguments:?}");
+        }
+        fs::remove_file(&path).expect("removed by hand");
+        fs::rename(&aside, &path).expect("put back");
+        egressd(&["apply", &spec]).exits(0);
+        is_well();
+        assert_eq!(runs("other0"), runs_there);
+    });
+}
+
+/// A link that the instance does not know by its name holds the program all the same.
+#[test]
+fn a_link_under_another_name_is_named_and_pinned_again_or_taken_off() {
+    isolated("tool_egress::unpinned_link", || {
+        let (_files, spec) = applied("unpinned-link");
+        if !on_links("unpinned_link") {
+            return;
+        }
+        let before = runs("tap0");
+        let sent = send_from(32);
+        let ours = directory().join(format!("links/{}-tcx", ifindex("tap0")));
+        let unknown = directory().join("links/zz");
+        let named = unknown.display().to_string();
+        let is_astray = || {
+            fs::rename(&ours, &unknown).expect("renamed");
+            let status = egressd_json(&["status"]).exits(5).document();
+            let findings = status["findings"].as_array().expect("a list");
+            let codes: Vec<_> = findings.iter().map(|found| &found["code"]).collect();
+            assert_eq!(codes, ["foreign-pin", "unpinned-link"], "{status:#}");
+            assert_eq!(findings[0]["object"], named);
+            assert_eq!(findings[1]["object"], "tap0");
+            assert_eq!(send_from(32), sent);
+            is_refused(&["detach", "--purge"], &[&named]);
+        };
+        is_astray();
+        let applied = egressd_json(&["apply", &spec]).exits(0).document();
+        assert_eq!(
+            applied["repaired"][0]["action"], "pinned-again",
+            "{applied}"
+        );
+        assert_eq!(applied["repaired"][0]["object"], ours.display().to_string());
+        assert_eq!(runs("tap0"), before, "one program, the same");
+        fs::remove_file(&unknown).expect("removed");
+        assert_eq!(runs("tap0"), before, "by a link of its own");
+        is_well();
+
+        is_astray();
+        let detached = egressd_json(&["detach", "--interface", "tap0", "--keep-tenant"]);
+        let detached = detached.exits(0).document();
+        assert_eq!(detached["interfaces"][0]["detached"], true, "{detached}");
+        assert!(runs("tap0").is_empty());
+        fs::remove_file(&unknown).expect("removed");
+        egressd(&["apply", &spec]).exits(0);
+        is_well();
+
+        is_astray();
+        egressd(&["detach"]).exits(0);
+        assert!(runs("tap0").is_empty() && runs("tap1").is_empty());
+        egressd_json(&["detach", "--purge"]).fails(4, "incompatible");
+        fs::remove_file(&unknown).expect("removed");
+        egressd(&["detach", "--purge"]).exits(0);
+        assert!(!directory().exists());
+    });
+}

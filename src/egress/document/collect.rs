@@ -14,6 +14,7 @@ use super::status::{
     StatusSchema, TenantStatus,
 };
 use super::Error;
+use crate::egress::attachment::UnpinnedLink;
 use crate::egress::pins::{self, TenantPins, Tick};
 use crate::egress::{
     preflight, Attached, AttachmentView, Egress, InstanceError, LoopReport, PreflightCheck,
@@ -70,12 +71,14 @@ fn look_at(dir: &StateDir) -> Result<StatusDocument, Error> {
         }
         encap => (encap?, None),
     };
+    let tenants = egress.tenants()?;
     let look = Look {
         encap,
         encap_lost,
         groups: groups.known,
         damaged: groups.damaged,
-        tenants: egress.tenants()?,
+        unpinned: egress.unpinned_links(tenants.keys().copied())?,
+        tenants,
         census: egress.census()?,
         attachments,
         stats: egress.stats()?,
@@ -201,6 +204,7 @@ pub(super) struct Look {
     pub(super) tenants: BTreeMap<u32, Tenant>,
     pub(super) census: RouteCensus,
     pub(super) attachments: Vec<AttachmentView>,
+    pub(super) unpinned: Vec<UnpinnedLink>,
     pub(super) stats: Stats,
     pub(super) interfaces: Interfaces,
     pub(super) program: u32,

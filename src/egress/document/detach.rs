@@ -126,7 +126,7 @@ pub fn detach(
     let interfaces = Interfaces::read()?;
     let (named, tables) = find(&writer, &interfaces, scope)?;
     match scope {
-        DetachScope::Purge => writer.refuse_foreign()?,
+        DetachScope::Purge => writer.refuse_purge()?,
         _ => writer.refuse_foreign_links(&named)?,
     }
     let egress = Egress::open(dir)?;
@@ -218,7 +218,9 @@ fn find(
     match scope {
         DetachScope::Everywhere | DetachScope::Purge => {
             let attached = writer.attachments()?;
-            let attached = attached.iter().map(|view| view.ifindex).collect();
+            let mut attached: BTreeSet<_> = attached.iter().map(|view| view.ifindex).collect();
+            let unpinned = writer.unpinned_links(writer.tenants()?.into_keys())?;
+            attached.extend(unpinned.iter().map(|link| link.ifindex));
             Ok((attached, BTreeSet::new()))
         }
         DetachScope::Interfaces { names, .. } => {

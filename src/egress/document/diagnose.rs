@@ -161,7 +161,16 @@ impl Look {
     fn of_interfaces(&self, findings: &mut Vec<Finding>) {
         let attached = self.attachments.iter();
         let attached = attached.filter(|view| self.is_alive(view));
-        let attached: BTreeSet<_> = attached.map(|view| view.ifindex).collect();
+        let mut attached: BTreeSet<_> = attached.map(|view| view.ifindex).collect();
+        for link in &self.unpinned {
+            attached.insert(link.ifindex);
+            let message = format!(
+                "link {} holds program {} and is not pinned there: it ends with whatever keeps it",
+                link.link_id, link.program_id
+            );
+            let name = self.interfaces.name(link.ifindex);
+            findings.push(Finding::new(FindingCode::UnpinnedLink, name, message));
+        }
         for (ifindex, tenant) in &self.tenants {
             let name = self.interfaces.name(*ifindex);
             let whose = format!("an interface of tenant {}", tenant.table);

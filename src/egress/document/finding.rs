@@ -44,6 +44,8 @@ choice! {
         UnknownRows = "unknown-rows",
         /// The program is not on an interface of a tenant.
         NotAttached = "not-attached",
+        /// The program is on an interface of a tenant through a link that has lost its pin.
+        UnpinnedLink = "unpinned-link",
         /// An interface of a tenant, or one to a shard, does not exist.
         NoInterface = "no-interface",
         /// An interface of a tenant is down.
@@ -109,6 +111,7 @@ impl FindingCode {
             | Self::DeadRoutes
             | Self::UnknownRows
             | Self::NotAttached
+            | Self::UnpinnedLink
             | Self::NoInterface
             | Self::UplinkDown
             | Self::PinDrift
@@ -139,7 +142,7 @@ impl FindingCode {
             Self::LostRows => Some(
                 "apply the specification again; beside egressd run: attach its interfaces again",
             ),
-            Self::NotAttached => Some(
+            Self::NotAttached | Self::UnpinnedLink => Some(
                 "apply the specification again; beside egressd run: attach it, or detach --interface",
             ),
             Self::AttachedForNobody => Some(

@@ -3,12 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::PathBuf;
 
 use super::Pins;
 use crate::error::ErrorKind;
 use crate::kernel::build::Build;
 use crate::kernel::map::{Map, MapShape};
-use crate::kernel::program::Program;
+use crate::kernel::program::{all_using, Program};
 use crate::kernel::statedir::{Section, StateDir, StateDirLock};
 use crate::kernel::{PinError, SysError};
 
@@ -180,6 +181,63 @@ pub(crate) fn refuse_other_maps(
         }
     }
     Ok(())
+}
+
+/// What is pinned among an instance's links under names that it gives to nothing. With the directory it
+/// would go, and take off what it holds.
+///
+/// # Errors
+/// The directory cannot be read.
+pub(crate) fn unknown_links(
+    dir: &StateDir,
+    is_known: impl Fn(&str) -> bool,
+) -> Result<Vec<(PathBuf, PinError)>, SysError> {
+    let names = dir.pins(Section::Links)?.into_iter();
+    let unknown = names.filter(|name| !is_known(name)).map(|name| {
+        let path = dir.pin(Section::Links, &name);
+        let error = PinError::Unknown {
+            path: path.display().to_string(),
+        };
+        (path, error)
+    });
+    Ok(unknown.collect())
+}
+
+/// The programs called `name` that work on an instance's pinned maps, given by their numbers, where no pin
+/// and no link tells of one.
+#[derive(Debug, Default)]
+pub(crate) struct Unheld {
+    /// Those that are the instance's.
+    pub(crate) ours: Vec<Program>,
+    /// A pinned map that another one uses.
+    pub(crate) foreign: Option<(PathBuf, PinError)>,
+}
+
+impl Unheld {
+    /// Asks every program that is loaded.
+    ///
+    /// # Errors
+    /// The process may not, which takes CAP_SYS_ADMIN.
+    pub(crate) fn find(dir: &StateDir, name: &str, maps: &[u32]) -> Result<Self, SysError> {
+        let (ours, others) = all_using(name, maps)?
+            .into_iter()
+            .partition::<Vec<_>, _>(|program| program.works_on(maps));
+        let pins = dir.pins(Section::Maps)?.into_iter();
+        let pins = pins.map(|name| dir.pin(Section::Maps, &name));
+        let mut pins = pins.filter_map(|path| Some((Map::open_any(&path).ok()?.id(), path)));
+        let foreign = pins.find_map(|(id, path)| {
+            let mut others = others.iter();
+            let other = others.find(|program| program.map_ids().contains(&id))?;
+            let error = PinError::UsedMap {
+                path: path.display().to_string(),
+                id,
+                program: other.id(),
+                name: other.name().to_owned(),
+            };
+            Some((path, error))
+        });
+        Ok(Self { ours, foreign })
+    }
 }
 
 fn used_by(programs: &[&Program], shape: &MapShape) -> Result<Option<(Map, u32)>, SysError> {

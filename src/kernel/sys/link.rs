@@ -136,8 +136,7 @@ pub(in crate::kernel) fn find_xdp(ifindex: u32, program_id: u32) -> Option<(u32,
         if unsafe { libbpf_sys::bpf_link_get_next_id(id, &mut id) } < 0 {
             return None;
         }
-        // SAFETY: the descriptor is new.
-        match unsafe { owned(libbpf_sys::bpf_link_get_fd_by_id(id), "open link", id) } {
+        match by_id(id) {
             Ok(fd) => {
                 let found = info(fd.as_fd());
                 if found.is_ok_and(|l| l.xdp_ifindex == Some(ifindex) && l.program_id == program_id)
@@ -150,4 +149,10 @@ pub(in crate::kernel) fn find_xdp(ifindex: u32, program_id: u32) -> Option<(u32,
             Err(_) => return None,
         }
     }
+}
+
+/// Opens a link by its number, which takes CAP_SYS_ADMIN.
+pub(in crate::kernel) fn by_id(id: u32) -> Result<OwnedFd, SysError> {
+    // SAFETY: the descriptor is new.
+    unsafe { owned(libbpf_sys::bpf_link_get_fd_by_id(id), "open link", id) }
 }

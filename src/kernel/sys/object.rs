@@ -104,7 +104,9 @@ pub enum PinError {
         found: ObjectType,
     },
     /// The name holds somebody else's program.
-    #[error("{path} is program {id} ({name}), which uses none of the maps pinned beside it")]
+    #[error(
+        "{path} is program {id} ({name}), which works on other maps than those pinned beside it"
+    )]
     #[non_exhaustive]
     OtherProgram {
         /// Where.
@@ -116,7 +118,8 @@ pub enum PinError {
     },
     /// The name holds a link that runs somebody else's program.
     #[error(
-        "{path} is link {id} of program {program} ({name}), which uses none of the maps pinned beside it"
+        "{path} is link {id} of program {program} ({name}), which works on other maps than those \
+         pinned beside it"
     )]
     #[non_exhaustive]
     OtherLink {
@@ -125,6 +128,31 @@ pub enum PinError {
         /// The kernel's number of the link.
         id: u32,
         /// That of its program.
+        program: u32,
+        /// Name of the program.
+        name: String,
+    },
+    /// The instance gives nothing this name.
+    #[error(
+        "{path} is nothing that the instance has pinned, and may hold a program on an interface"
+    )]
+    #[non_exhaustive]
+    Unknown {
+        /// Where.
+        path: String,
+    },
+    /// The name holds a map that somebody else's program works on, while none of the instance is left.
+    #[error(
+        "{path} is map {id}, and program {program} ({name}) uses it, which works on other maps than \
+         those pinned beside it"
+    )]
+    #[non_exhaustive]
+    UsedMap {
+        /// Where.
+        path: String,
+        /// The kernel's number of the map.
+        id: u32,
+        /// That of the program.
         program: u32,
         /// Name of the program.
         name: String,
@@ -155,6 +183,8 @@ impl PinError {
             Self::WrongType { .. }
             | Self::OtherProgram { .. }
             | Self::OtherLink { .. }
+            | Self::Unknown { .. }
+            | Self::UsedMap { .. }
             | Self::OtherMap { .. } => ErrorKind::Incompatible,
         }
     }

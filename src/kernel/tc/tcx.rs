@@ -84,6 +84,22 @@ impl TcxLink {
         Ok(Self { fd })
     }
 
+    /// The link through which `program` is on an interface, pinned or not; none where there is none, or
+    /// where the process may not open links by number, which takes CAP_SYS_ADMIN.
+    ///
+    /// # Errors
+    /// As of [`hook`](super::hook()).
+    pub fn find(program: &Program, ifindex: u32) -> Result<Option<Self>, AttachError> {
+        let hook = hook::tcx(ifindex)?;
+        let mut programs = hook.iter().flat_map(|hook| &hook.programs);
+        let held = programs.find(|(id, link_id)| *id == program.id() && *link_id != 0);
+        Ok(held.and_then(|&(_, link_id)| {
+            Some(Self {
+                fd: link::by_id(link_id).ok()?,
+            })
+        }))
+    }
+
     /// Pins the link, so that it outlives this process; an existing name is refused (EEXIST).
     ///
     /// # Errors

@@ -28,7 +28,9 @@ use crate::quiclb::instance::{QuicLb, PROGRAM};
 use crate::quiclb::loader::build_with;
 use crate::quiclb::mend;
 use crate::quiclb::observe::observe;
-use crate::quiclb::ours::{foreign_programs, pinned_link, pinned_programs};
+use crate::quiclb::ours::{
+    foreign_map, foreign_programs, pinned_link, pinned_programs, unknown_links,
+};
 use crate::quiclb::stats::{ServiceStats, Stats};
 use crate::reason::Reason;
 use crate::service::Mode;
@@ -228,11 +230,15 @@ fn health(attached: bool, findings: &[Finding]) -> Health {
     }
 }
 
-/// What is pinned in the place of a program, and is no program of the instance.
+/// What is pinned under the instance's names, or among its links, and is not the instance's.
 fn foreign_pins(dir: &StateDir, findings: &mut Vec<Finding>) -> Result<(), InstanceError> {
-    let foreign = foreign_programs(dir)?.into_iter();
-    findings.extend(foreign.map(|(role, error)| {
+    let programs = foreign_programs(dir)?.into_iter();
+    let programs = programs.map(|(role, error)| {
         let path = dir.pin(Section::Programs, &role.pin(PROGRAM));
+        (path, error)
+    });
+    let foreign = programs.chain(foreign_map(dir)?).chain(unknown_links(dir)?);
+    findings.extend(foreign.map(|(path, error)| {
         let code = FindingCode::ForeignPin;
         Finding::new(code, path.display(), error.to_string(), NOT_OURS)
     }));
@@ -259,7 +265,11 @@ fn live(instance: &QuicLb, findings: &mut Vec<Finding>) -> Result<Option<Live>, 
                 remedy,
             )
         }
-        Err(error @ (InstanceError::Stored(_) | InstanceError::Record(_))) => {
+        Err(
+            error @ (InstanceError::Stored(_)
+            | InstanceError::Record(_)
+            | InstanceError::OtherRecord { .. }),
+        ) => {
             let remedy = error.remedy().unwrap_or_default();
             Finding::new(
                 FindingCode::UnreadableRecord,
