@@ -25,7 +25,8 @@ const DEVIATIONS: f64 = 5.0;
 /// Names of the two services, which have the same backends and so the same shares.
 const SERVICES: [&str; 2] = ["quic4", "quic6"];
 
-/// How long a change of weights keeps handshakes of services routed by tuple where they are.
+/// How long handshakes of services routed by tuple stay where they are in slots that move between
+/// backends that are ready. A drain moves some of these, too.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// What an act of the demo is about.
@@ -128,6 +129,7 @@ async fn flow_state(options: &Options, screen: &mut Screen) -> Result<Vec<String
     demo.step(format!("drain backend 2, then {half} new connections"));
     demo.members[1].state = State::Draining;
     demo.publish()?;
+    demo.watch(GRACE).await?;
     demo.connect(half).await?;
 
     demo.step(format!(
