@@ -226,15 +226,31 @@ impl QuicLb {
         Ok(live)
     }
 
-    /// The generation before the live one of which the record was kept; none if none was, or nothing is
-    /// live.
+    /// The last generation before the live one that had another specification, if its record was kept;
+    /// none if it was not, or nothing is live.
     pub(super) fn previous_record(&self) -> Result<Option<Live>, InstanceError> {
         let Some(live) = self.live()? else {
             return Ok(None);
         };
-        let mut kept = self.pinned(RECORD_PIN)?.into_iter();
-        let number = kept.find(|&number| number < live.number);
+        let number = self.specs_before(live.number, 1)?.pop();
         number.map(|number| self.record(number)).transpose()
+    }
+
+    /// Numbers of those kept generations before `live` with which another specification ended, at most
+    /// `most`, newest first: the end of a transition and another interface are generations, too. A record
+    /// that cannot be read counts as a specification.
+    fn specs_before(&self, live: u64, most: usize) -> Result<Vec<u64>, InstanceError> {
+        let spec = |number| self.record(number).ok().map(|live| live.spec().clone());
+        let mut after = spec(live);
+        let kept = self.pinned(RECORD_PIN)?.into_iter();
+        let before = kept.filter(|&number| number < live);
+        let ends = before.filter(|&number| {
+            let before = spec(number);
+            let is_another = before.is_none() || before != after;
+            after = before;
+            is_another
+        });
+        Ok(ends.take(most).collect())
     }
 
     /// Numbers of the generations that have a pin of this kind, newest first.
@@ -250,16 +266,19 @@ impl QuicLb {
         Ok(numbers)
     }
 
-    /// Names of pins of generations that are neither live nor among the newest `keep` records
-    /// before it. What has another form of name is not ours to judge.
-    pub(super) fn leftovers(&self, live: u64, keep: usize) -> Result<Vec<String>, InstanceError> {
-        let mut kept: Vec<_> = self
-            .pinned(RECORD_PIN)?
-            .into_iter()
-            .filter(|&number| number < live)
-            .take(keep)
-            .map(record_pin)
-            .collect();
+    /// Names of pins of generations that are neither live nor records of the newest `keep` specifications
+    /// before it; none for all records before it. What has another form of name is not ours to judge.
+    pub(super) fn leftovers(
+        &self,
+        live: u64,
+        keep: Option<usize>,
+    ) -> Result<Vec<String>, InstanceError> {
+        let before = match keep {
+            Some(keep) => self.specs_before(live, keep)?,
+            None => self.pinned(RECORD_PIN)?,
+        };
+        let before = before.into_iter().filter(|&number| number < live);
+        let mut kept: Vec<_> = before.map(record_pin).collect();
         kept.push(cells_pin(live));
         kept.push(record_pin(live));
         let names = self.dir.pins(Section::Generations)?;

@@ -139,7 +139,7 @@ pub struct Publication {
     pub untidy: Option<PublishError>,
 }
 
-/// Previous records that are kept unless the caller says otherwise.
+/// Previous specifications that are kept unless the caller says otherwise.
 pub(super) const KEEP: usize = 2;
 
 impl Writer {
@@ -155,7 +155,13 @@ impl Writer {
         self.publish_observed(plan, KEEP, |_| Ok(()))
     }
 
-    /// As [`publish`](Self::publish), keeping the records of `keep` previous generations, and
+    /// The same of a plan for the specification that is live, by who was not asked how many of those
+    /// before it are kept: all of them stay.
+    pub(super) fn publish_again(&mut self, plan: &Plan) -> Result<Publication, PublishError> {
+        self.publish_observed(plan, usize::MAX, |_| Ok(()))
+    }
+
+    /// As [`publish`](Self::publish), keeping the records of `keep` previous specifications, and
     /// asking `observer` before each step.
     ///
     /// # Errors
@@ -363,7 +369,7 @@ impl Writer {
     ) -> Result<(), PublishError> {
         steps.run(Step::NoteReturn, || self.note_return(record.number))?;
         steps.run(Step::FoldCounters, || self.fold_counters(record))?;
-        let leftovers = self.leftovers(record.number, keep)?;
+        let leftovers = self.leftovers(record.number, Some(keep))?;
         steps.run(Step::Unpin, || self.unpin_generations(&leftovers))?;
         steps.run(Step::RemoveTargets, || self.keep_targets(record))?;
         steps.run(Step::RemoveContexts, || self.keep_contexts_of(record))
@@ -374,7 +380,7 @@ impl Writer {
     pub(super) fn end_publication(&self, live: &Record) -> Result<(), InstanceError> {
         self.note_return(live.number)?;
         self.fold_counters(live)?;
-        let leftovers = self.leftovers(live.number, usize::MAX)?;
+        let leftovers = self.leftovers(live.number, None)?;
         self.unpin_generations(&leftovers)?;
         self.keep_targets(live)?;
         Ok(self.keep_contexts_of(live)?)

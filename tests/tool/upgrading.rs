@@ -6,10 +6,11 @@ use std::fs;
 use serde_json::Value;
 
 use crate::harness::{
-    coded, draining, machine, names_in, quiclb, quiclb_json, state, state_dir, Files, EXAMPLE,
-    INSTANCE,
+    coded, draining, example, machine, names_in, quiclb, quiclb_json, state, state_dir, Files,
+    EXAMPLE, INSTANCE,
 };
 use crate::netns::{foreign_program, ip, isolated, netlink_attach, xdp_seen_by_ip, Kind};
+use crate::run::quick;
 
 /// An instance that runs a program of which nothing tells what build it is of.
 fn older(files: &Files) -> String {
@@ -163,6 +164,49 @@ fn the_specification_before_is_published_again() {
         // None is kept.
         quiclb(&["apply", "--keep", "0", &first]).exits(0);
         quiclb_json(&rollback).fails(1, "not-found");
+    });
+}
+
+/// The end of a transition is a generation of its own, and no specification.
+#[test]
+fn the_specification_before_is_found_behind_the_end_of_its_transition() {
+    isolated("tool::rollback_spec_behind", || {
+        machine();
+        let files = Files::new("rollback-spec-behind");
+        let [mut first, mut second, mut third] = [(); 3].map(|()| quick(example()));
+        for (spec, weight) in [(&mut first, 1), (&mut second, 2), (&mut third, 3)] {
+            spec["services"][0]["backends"][0]["weight"] = weight.into();
+        }
+        let specs = [("1.json", first), ("2.json", second), ("3.json", third)];
+        let [first, second, third] = specs.map(|(name, spec)| files.write(name, spec.to_string()));
+        let settled = || {
+            let watch = ["watch", INSTANCE, "--repair"];
+            quiclb(&[&watch[..], &["--interval", "12s", "--count", "1"]].concat()).exits(0);
+            let status = quiclb_json(&["status", INSTANCE]).exits(0).document();
+            assert_eq!(status["affinity"]["flows"]["held_slots"], 0, "{status:#}");
+            status["generation"]["number"].as_u64().expect("a number")
+        };
+        let is_live = |spec: &str| {
+            let differs = quiclb_json(&["diff", INSTANCE, spec]).exits(0).document();
+            assert_eq!(differs["identical"], true, "{differs}");
+        };
+        quiclb(&["apply", &first]).exits(0);
+        quiclb(&["apply", "--keep", "3", &second]).exits(0);
+        assert!(settled() > 2, "windows were closed");
+        quiclb(&["apply", "--keep", "3", &third]).exits(0);
+        settled();
+        // That nobody asked for fewer is no reason to keep fewer.
+        let names = names_in(&state_dir().join("gen"));
+        let records = names.iter().filter(|name| name.ends_with("record"));
+        assert_eq!(records.count(), 3, "{names:?}");
+
+        let rollback = ["rollback", INSTANCE, "--spec", "--disruptive"];
+        let applied = quiclb_json(&rollback).exits(0).valid("apply");
+        assert_eq!(applied["result"], "changed", "{applied}");
+        is_live(&second);
+        settled();
+        quiclb(&rollback).exits(0);
+        is_live(&third);
     });
 }
 

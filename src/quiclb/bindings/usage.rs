@@ -106,7 +106,9 @@ impl Writer {
             Ok(plan_again(&live, world)?)
         };
         let plan = planned().map_err(UseBindingsError::Plan)?;
-        let published = self.publish(&plan).map_err(UseBindingsError::Publish)?;
+        let published = self
+            .publish_again(&plan)
+            .map_err(UseBindingsError::Publish)?;
         Ok(Some(published))
     }
 }

@@ -133,7 +133,7 @@ impl Collector {
         let held_back = plan
             .held_back()
             .map(|why| format!("slots stay as they are for want of room: {why}"));
-        let published = match writer.publish(&plan) {
+        let published = match writer.publish_again(&plan) {
             Ok(published) => published,
             // An insert was refused a moment ago: the window stays open.
             Err(PublishError::Refused { .. }) => return Ok((None, held_back)),

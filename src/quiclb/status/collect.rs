@@ -473,7 +473,7 @@ fn leftovers(
     findings: &mut Vec<Finding>,
 ) -> Result<(), InstanceError> {
     // Records of former generations are kept for a return to them.
-    let names = instance.leftovers(live.number(), usize::MAX)?;
+    let names = instance.leftovers(live.number(), None)?;
     findings.extend(names.into_iter().map(|name| {
         Finding::new(
             FindingCode::Leftover,
