@@ -449,7 +449,7 @@ impl NetlinkAttachment {
         };
         match xdp::replace(self.ifindex, program.as_fd(), expected.as_fd(), mode.flag()) {
             Err(error) if error.errno == libc::EEXIST => Err(self.not_ours()),
-            result => Ok(result?),
+            result => Ok(result.map_err(by_link)?),
         }
     }
 
@@ -472,7 +472,7 @@ impl NetlinkAttachment {
         let refused = match xdp::detach(self.ifindex, program.as_fd(), mode.flag()) {
             Err(error) if error.errno == libc::EEXIST => true,
             result => {
-                result?;
+                result.map_err(by_link)?;
                 false
             }
         };
@@ -493,6 +493,17 @@ impl NetlinkAttachment {
     fn not_ours(&self) -> AttachError {
         occupied(self.ifindex)
     }
+}
+
+/// Netlink tells no program that a link holds from one that none does, but changes only the other; to find
+/// a link that is pinned nowhere takes a right.
+fn by_link(mut error: SysError) -> SysError {
+    let needed = [probe::Capability::SysAdmin];
+    if error.errno != libc::EBUSY || probe::missing(&needed).is_empty() {
+        return error;
+    }
+    error.errno = libc::EPERM;
+    probe::lacking(error, &needed)
 }
 
 /// The mode in which an interface runs a program; none if it does not run it.

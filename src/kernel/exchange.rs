@@ -31,7 +31,9 @@ use std::time::{Duration, Instant};
 use super::SysError;
 use crate::error::ErrorKind;
 
-pub(crate) use pins::{lost_maps, refuse_other_maps, unknown_links, LostMap, Unheld};
+pub(crate) use pins::{
+    lost_maps, other_program, refuse_other_maps, unknown_links, LostMap, Unheld,
+};
 pub use pins::{ProgramPins, Programs, Role};
 pub use report::{ProgramChange, Seen, SeenHow, UpgradeKind};
 

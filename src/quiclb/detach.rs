@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::attachment::{index_of, refuse_occupied, remove_link, LINK};
 use super::error::{DetachError, InstanceError};
 use super::instance::{QuicLb, PATIENCE};
-use super::ours::{pinned_programs, refuse_purge};
+use super::ours::{is_program, refuse_purge, Users};
 use super::root_array::take_out;
 use crate::error::ErrorKind;
 use crate::id::InstanceId;
@@ -144,7 +144,13 @@ pub(super) fn take_off(lock: &StateDirLock) -> Result<TakenOff, AttachError> {
     }
     let interface = spec.as_ref().map(Spec::interface);
     if let Some(interface) = interface {
-        refuse_occupied(dir, interface)?;
+        match refuse_occupied(dir, interface) {
+            Err(AttachError::Occupied {
+                occupant: Some(occupant),
+                ..
+            }) if is_program(dir, occupant.program_id)? => {}
+            free => free?,
+        }
     }
     if let Some(detached) = remove_link(lock)? {
         return Ok(TakenOff {
@@ -152,6 +158,7 @@ pub(super) fn take_off(lock: &StateDirLock) -> Result<TakenOff, AttachError> {
             unpinned: vec![format!("{}/{LINK}", Section::Links)],
         });
     }
+    let programs = Users::of(dir)?.known()?;
     let ifindex = match interface {
         Some(interface) => index_of(interface)?,
         None => None,
@@ -160,7 +167,7 @@ pub(super) fn take_off(lock: &StateDirLock) -> Result<TakenOff, AttachError> {
     let Some(ifindex) = ifindex else {
         return Ok(taken);
     };
-    for program in pinned_programs(dir)?.all() {
+    for program in &programs {
         if let Some(link) = XdpLink::find(program, ifindex) {
             // Its pin was lost.
             link.detach()?;
@@ -174,6 +181,11 @@ pub(super) fn take_off(lock: &StateDirLock) -> Result<TakenOff, AttachError> {
 
 /// The specification of the live generation; none if there is no such generation, or not readable.
 fn live_spec(dir: &StateDir) -> Option<Spec> {
-    let live = QuicLb::open(dir).ok()?.live_record().ok()??;
+    let instance = QuicLb::open(dir).ok().or_else(|| {
+        // One that runs, and has lost its pin.
+        let unpinned = Users::of(dir).ok()?.programs.pop()?;
+        QuicLb::around(dir, unpinned).ok()
+    });
+    let live = instance?.live_record().ok()??;
     Some(live.spec().clone())
 }

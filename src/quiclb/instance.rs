@@ -185,10 +185,15 @@ impl QuicLb {
     /// Opens an instance that has every map of this layout, whatever version it tells and whichever
     /// of them its program uses.
     pub(super) fn open_prepared(dir: &StateDir) -> Result<Self, InstanceError> {
+        let program = Program::open(&dir.pin(Section::Programs, PROGRAM));
+        Self::around(dir, program?)
+    }
+
+    /// The same with this program, wherever that is pinned.
+    pub(super) fn around(dir: &StateDir, program: Program) -> Result<Self, InstanceError> {
         let shapes = shapes(dir)?;
         let mut maps = Maps::from(|name| Ok(dir.map(&shapes, name)?))?;
         maps.contexts = contexts::pinned(dir)?;
-        let program = Program::open(&dir.pin(Section::Programs, PROGRAM))?;
         Ok(Self {
             dir: dir.clone(),
             program,

@@ -113,7 +113,7 @@ impl Users {
     ///
     /// # Errors
     /// Something of another type has the name of a program or of the link.
-    pub(super) fn of(dir: &StateDir) -> Result<Self, InstanceError> {
+    pub(super) fn of(dir: &StateDir) -> Result<Self, AttachError> {
         let maps = pinned_maps(dir);
         let (pinned, _) = by_maps(dir, &maps)?;
         let mut users = Self {
@@ -124,7 +124,7 @@ impl Users {
         let linked = match XdpLink::open(&dir.pin(Section::Links, LINK)) {
             Ok(link) => Some(link.state()?.program_id),
             Err(error) if error.kind() == ErrorKind::NotFound => None,
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(error),
         };
         if let Some(id) = linked.filter(|id| pinned.with_id(*id).is_none()) {
             match find(id) {
@@ -143,6 +143,17 @@ impl Users {
             }
         }
         Ok(users)
+    }
+
+    /// The programs.
+    ///
+    /// # Errors
+    /// None is known, and the process may not look for those that lost their pins.
+    pub(super) fn known(self) -> Result<Vec<Program>, SysError> {
+        match self.refused {
+            Some(error) if self.programs.is_empty() => Err(error),
+            _ => Ok(self.programs),
+        }
     }
 }
 
@@ -170,9 +181,15 @@ pub(super) fn unknown_links(dir: &StateDir) -> Result<Vec<(PathBuf, PinError)>, 
     exchange::unknown_links(dir, |name| name == LINK || root_array::is_pin(name))
 }
 
-/// Refuses as [`refuse_foreign`] does, and if anything unknown is pinned among the links: what would go
-/// with the directory.
+/// Refuses as [`refuse_foreign`] does, and if the program's own place, or anything unknown among the
+/// links, is somebody else's: what would go with the directory.
 pub(super) fn refuse_purge(dir: &StateDir) -> Result<(), InstanceError> {
+    let maps = pinned_maps(dir);
+    let programs = by_maps(dir, &maps)?.0;
+    let running = programs.get(Role::Running);
+    if let Some(program) = running.filter(|program| !program.works_on(&maps)) {
+        return Err(exchange::other_program(dir, &Role::Running.pin(PROGRAM), program).into());
+    }
     refuse_foreign(dir)?;
     match unknown_links(dir)?.pop() {
         Some((_, error)) => Err(error.into()),
@@ -189,21 +206,13 @@ pub(super) fn refuse_foreign_maps(dir: &StateDir) -> Result<(), InstanceError> {
     let names = Maps::NAMES.into_iter().filter(|name| Maps::is_held(name));
     // Of some build no program uses the last.
     let names = names.chain([keys::MAP]);
-    let users = Users::of(dir)?;
-    match users {
-        Users {
-            refused: Some(error),
-            ..
-        } if users.programs.is_empty() => return Err(error.into()),
-        Users {
-            foreign: Some((_, error)),
-            ..
-        } => return Err(error.into()),
-        _ => {}
+    let mut users = Users::of(dir)?;
+    if let Some((_, error)) = users.foreign.take() {
+        return Err(error.into());
     }
     Ok(refuse_other_maps(
         dir,
-        &users.programs,
+        &users.known()?,
         &shapes(dir)?,
         names,
     )?)

@@ -2,6 +2,7 @@
 //! Instances that lost something: found, named, and repaired by the next `apply` alone.
 
 use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 use guideway::error::ErrorKind;
@@ -10,9 +11,9 @@ use guideway::kernel::keys;
 use guideway::kernel::map::{Map, Update};
 use guideway::kernel::program::Program;
 use guideway::kernel::publish::Generation;
-use guideway::kernel::statedir::META_MAP;
+use guideway::kernel::statedir::{StateDir, META_MAP};
 use guideway::kernel::typed::DevMap;
-use guideway::quiclb::{Loader, StateRoot, Status};
+use guideway::quiclb::{detach, DetachError, Loader, StateRoot, Status};
 use guideway::reason::Reason;
 use guideway::service::Spec;
 use serde_json::{json, Value};
@@ -20,7 +21,7 @@ use serde_json::{json, Value};
 use crate::capabilities;
 use crate::harness::{
     applied, coded, draining, example, finding, is_named_and_left_alone, is_well, machine, maps,
-    poll, quiclb, quiclb_json, state, state_dir, Files, EXAMPLE, INSTANCE, LEFT_ALONE,
+    names_in, poll, quiclb, quiclb_json, state, state_dir, Files, EXAMPLE, INSTANCE, LEFT_ALONE,
 };
 use crate::netns::{ifindex, ip, isolated, veth, within, xdp_seen_by_ip, BPFFS};
 
@@ -573,13 +574,51 @@ fn what_cannot_be_removed_is_left_and_named() {
     });
 }
 
+/// Neither its pin nor that of its link tells of the program on the interface.
+#[test]
+fn a_program_that_has_lost_all_its_pins_is_taken_off() {
+    isolated("tool::unheld", || {
+        let (_files, spec) = applied("unheld");
+        let runs = xdp_seen_by_ip("edge0");
+        let kept = Path::new(BPFFS).join("kept");
+        fs::rename(state_dir().join("links/xdp"), &kept).expect("moved");
+        let is_refused = |act: &(dyn Fn(&StateDir) -> Result<(), DetachError> + Sync)| {
+            let dir = StateRoot::new(BPFFS).quiclb(INSTANCE.parse().expect("a UUID"));
+            let before = state();
+            let refused = std::thread::scope(|scope| {
+                let few = scope.spawn(|| {
+                    capabilities::keep(&capabilities::enough());
+                    act(&dir)
+                });
+                few.join().expect("a thread")
+            });
+            let error = refused.expect_err("no right");
+            assert_eq!(error.kind(), ErrorKind::Permission, "{error}");
+            assert!(error.to_string().contains("CAP_SYS_ADMIN"), "{error}");
+            assert_eq!((state(), xdp_seen_by_ip("edge0")), (before, runs.clone()));
+        };
+        is_refused(&|dir| detach(dir, false).map(drop));
+        is_refused(&|dir| detach(dir, true).map(drop));
+        for name in names_in(&state_dir().join("progs")) {
+            fs::remove_file(state_dir().join("progs").join(name)).expect("removed");
+        }
+        is_refused(&|dir| detach(dir, false).map(drop));
+        let detached = quiclb_json(&["detach", INSTANCE]).exits(0).document();
+        assert_eq!(detached["detached"], true, "{detached}");
+        assert_eq!(xdp_seen_by_ip("edge0"), None);
+        fs::remove_file(&kept).expect("removed");
+        quiclb(&["apply", &spec]).exits(0);
+        is_well();
+    });
+}
+
 #[test]
 fn what_was_kept_for_a_return_is_counted() {
     isolated("tool::keep", || {
         let (files, spec) = applied("keep");
         let drained = files.write("drained.json", draining().to_string());
         let records = || {
-            let names = crate::harness::names_in(&state_dir().join("gen"));
+            let names = names_in(&state_dir().join("gen"));
             names.iter().filter(|name| name.ends_with("record")).count()
         };
         for (path, keep, expected) in [

@@ -35,6 +35,7 @@ fn foreign_objects_under_our_names_are_named_and_left_alone() {
                 fs::rename(&path, &aside).expect("put aside");
                 theirs.pin(kind, &path);
                 is_named_and_left_alone(&spec, &path, LEFT_ALONE);
+                are_refused(&path, &[&["detach", INSTANCE, "--purge"]]);
                 fs::remove_file(&path).expect("removed");
                 fs::rename(&aside, &path).expect("put back");
                 is_well();

@@ -459,6 +459,16 @@ fn a_link_under_another_name_is_named_and_pinned_again_or_taken_off() {
         is_well();
 
         is_astray();
+        let refused = std::thread::spawn(|| {
+            capabilities::keep(&capabilities::enough());
+            let dir = StateDir::egress_at(directory());
+            let mut writer = Loader::new(&dir).open().expect("opened");
+            writer.detach(ifindex("tap0")).map(drop)
+        });
+        let error = refused.join().expect("a thread").expect_err("no right");
+        assert_eq!(error.kind(), ErrorKind::Permission, "{error}");
+        assert!(error.to_string().contains("CAP_SYS_ADMIN"), "{error}");
+        assert_eq!(runs("tap0"), before, "it is on still");
         let detached = egressd_json(&["detach", "--interface", "tap0", "--keep-tenant"]);
         let detached = detached.exits(0).document();
         assert_eq!(detached["interfaces"][0]["detached"], true, "{detached}");

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use super::Pins;
 use crate::error::ErrorKind;
 use crate::kernel::build::Build;
-use crate::kernel::map::{Map, MapShape};
+use crate::kernel::map::{Map, MapShape, OpenError};
 use crate::kernel::program::{all_using, Program};
 use crate::kernel::statedir::{Section, StateDir, StateDirLock};
 use crate::kernel::{PinError, SysError};
@@ -84,12 +84,7 @@ impl Programs {
             let pin = role.pin(name);
             match open(dir, &pin) {
                 Ok(Some(program)) if role != Role::Running && !is_ours(&program) => {
-                    let error = PinError::OtherProgram {
-                        path: dir.pin(Section::Programs, &pin).display().to_string(),
-                        id: program.id(),
-                        name: program.name().to_owned(),
-                    };
-                    foreign.push((role, error));
+                    foreign.push((role, other_program(dir, &pin, &program)));
                 }
                 Ok(program) => programs.by_role[role as usize] = program,
                 Err(error @ PinError::WrongType { .. }) if role != Role::Running => {
@@ -114,6 +109,15 @@ impl Programs {
     /// The program with this number, if it has a role.
     pub fn with_id(&self, id: u32) -> Option<&Program> {
         self.all().find(|program| program.id() == id)
+    }
+}
+
+/// That the program pinned under this name is somebody else's.
+pub(crate) fn other_program(dir: &StateDir, pin: &str, program: &Program) -> PinError {
+    PinError::OtherProgram {
+        path: dir.pin(Section::Programs, pin).display().to_string(),
+        id: program.id(),
+        name: program.name().to_owned(),
     }
 }
 
@@ -149,7 +153,7 @@ pub(crate) fn lost_maps(
         .collect())
 }
 
-/// Refuses if one of these names holds another map than a program uses in its place: one that were loaded
+/// Refuses if one of these names holds no map, or another one than a program uses in its place: one that were loaded
 /// around it would leave behind what is in the real one. Of `programs` the first that uses any decides.
 ///
 /// # Errors
@@ -163,7 +167,12 @@ pub(crate) fn refuse_other_maps(
 ) -> Result<(), PinError> {
     for name in names {
         let path = dir.pin(Section::Maps, name);
-        let (Ok(pinned), Some(shape)) = (Map::open_any(&path), shapes.get(name)) else {
+        let pinned = match Map::open_any(&path) {
+            Ok(pinned) => pinned,
+            Err(OpenError::Pin(error @ PinError::WrongType { .. })) => return Err(error),
+            Err(_) => continue,
+        };
+        let Some(shape) = shapes.get(name) else {
             continue;
         };
         for program in programs {

@@ -10,6 +10,7 @@ use nix::libc;
 use super::hook::{self, no_interface};
 use super::{Anchor, AttachError, Neighbour, Occupant, Place};
 use crate::kernel::attach::{display_name, LinkState};
+use crate::kernel::probe::{lacking, Capability};
 use crate::kernel::program::Program;
 use crate::kernel::sys::link::{self, Position};
 use crate::kernel::sys::object::{self, ObjectType};
@@ -84,20 +85,24 @@ impl TcxLink {
         Ok(Self { fd })
     }
 
-    /// The link through which `program` is on an interface, pinned or not; none where there is none, or
-    /// where the process may not open links by number, which takes CAP_SYS_ADMIN.
+    /// The link through which `program` is on an interface, pinned or not; none where there is none.
     ///
     /// # Errors
-    /// As of [`hook`](super::hook()).
+    /// As of [`hook`](super::hook()), and if there is one and the process may not open it by its number,
+    /// which takes CAP_SYS_ADMIN.
     pub fn find(program: &Program, ifindex: u32) -> Result<Option<Self>, AttachError> {
         let hook = hook::tcx(ifindex)?;
         let mut programs = hook.iter().flat_map(|hook| &hook.programs);
         let held = programs.find(|(id, link_id)| *id == program.id() && *link_id != 0);
-        Ok(held.and_then(|&(_, link_id)| {
-            Some(Self {
-                fd: link::by_id(link_id).ok()?,
-            })
-        }))
+        let Some(&(_, link_id)) = held else {
+            return Ok(None);
+        };
+        match link::by_id(link_id) {
+            Ok(fd) => Ok(Some(Self { fd })),
+            // Gone since it was listed.
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(lacking(error, &[Capability::SysAdmin]).into()),
+        }
     }
 
     /// Pins the link, so that it outlives this process; an existing name is refused (EEXIST).
