@@ -240,13 +240,13 @@ impl QuicLb {
     /// `most`, newest first: the end of a transition and another interface are generations, too. A record
     /// that cannot be read counts as a specification.
     fn specs_before(&self, live: u64, most: usize) -> Result<Vec<u64>, InstanceError> {
-        let spec = |number| self.record(number).ok().map(|live| live.spec().clone());
-        let mut after = spec(live);
+        let mut after = self.record(live).ok();
         let kept = self.pinned(RECORD_PIN)?.into_iter();
         let before = kept.filter(|&number| number < live);
         let ends = before.filter(|&number| {
-            let before = spec(number);
-            let is_another = before.is_none() || before != after;
+            let before = self.record(number).ok();
+            let both = before.as_ref().zip(after.as_ref());
+            let is_another = both.is_none_or(|(before, after)| before.spec() != after.spec());
             after = before;
             is_another
         });
