@@ -172,6 +172,15 @@ impl Neighbour {
         Self { dir }
     }
 
+    /// Pins its map under the name of ours; gives where, and the map.
+    fn puts_its_map_for_ours(&self, name: &str) -> (PathBuf, Map) {
+        let path = state_dir().join("maps").join(name);
+        fs::remove_file(&path).expect("removed");
+        let map = Map::open_any(&self.dir.join("maps").join(name)).expect("a map");
+        map.pin(&path).expect("pinned");
+        (path, map)
+    }
+
     fn is_well(&self) {
         let status = quiclb_json(&["status", Self::INSTANCE]).exits(0).document();
         assert_eq!(status["health"], "ok", "{status:#}");
@@ -279,10 +288,7 @@ fn maps_of_another_instance_take_the_place_of_none() {
         let used: Vec<_> = before.keys().filter(in_use).collect();
         assert!(used.len() > 10 && !used.iter().any(|name| *name == META_MAP));
         for name in used {
-            let path = state_dir().join("maps").join(name);
-            fs::remove_file(&path).expect("removed");
-            let theirs = Map::open_any(&neighbour.dir.join("maps").join(name)).expect("a map");
-            theirs.pin(&path).expect("pinned");
+            let (path, _) = neighbour.puts_its_map_for_ours(name);
             is_named_and_left_alone(&spec, &path, LEFT_ALONE);
             let verbs: [&[&str]; 2] = [&["rollback", INSTANCE], &["detach", INSTANCE, "--purge"]];
             are_refused(&path, &verbs);
@@ -318,10 +324,7 @@ fn the_link_of_another_instance_keeps_its_program_also_where_one_of_its_maps_is_
             neighbour.dir.join("links/xdp"),
             state_dir().join("links/xdp"),
         );
-        let map = state_dir().join("maps/gw_ql_flow");
-        let their_map = Map::open_any(&neighbour.dir.join("maps/gw_ql_flow")).expect("a map");
-        fs::remove_file(&map).expect("removed");
-        their_map.pin(&map).expect("pinned");
+        let (map, _) = neighbour.puts_its_map_for_ours("gw_ql_flow");
         fs::rename(&theirs, &ours).expect("moved over ours");
         let verbs: [&[&str]; 3] = [
             &["detach", INSTANCE],
@@ -349,10 +352,7 @@ fn the_program_of_another_instance_is_named_also_where_one_of_its_maps_is_ours_b
         let (files, spec) = applied("foreign-program-and-map");
         let neighbour = Neighbour::applied(&files);
         let before = maps();
-        let map = state_dir().join("maps/gw_ql_flow");
-        let their_map = Map::open_any(&neighbour.dir.join("maps/gw_ql_flow")).expect("a map");
-        fs::remove_file(&map).expect("removed");
-        their_map.pin(&map).expect("pinned");
+        let (map, _) = neighbour.puts_its_map_for_ours("gw_ql_flow");
         let program = state_dir().join("progs/gw_quiclb");
         let aside = Path::new(BPFFS).join("aside");
         fs::rename(&program, &aside).expect("put aside");
@@ -389,10 +389,7 @@ fn a_map_that_another_instance_works_on_is_left_alone_where_we_have_no_program()
         }
         let theirs = Program::open(&neighbour.dir.join("progs/gw_quiclb")).expect("a program");
         for name in ["gw_ql_flow", "gw_ql_stats", "gw_ql_backend"] {
-            let path = state_dir().join("maps").join(name);
-            fs::remove_file(&path).expect("removed");
-            let map = Map::open_any(&neighbour.dir.join("maps").join(name)).expect("a map");
-            map.pin(&path).expect("pinned");
+            let (path, map) = neighbour.puts_its_map_for_ours(name);
             let verbs: [&[&str]; 2] = [&["apply", &spec], &["detach", INSTANCE, "--purge"]];
             are_refused(&path, &verbs);
             let status = finding("foreign-pin");
