@@ -88,7 +88,8 @@ impl Wanted {
 pub struct ApplyOptions {
     /// Checks of the machine whose errors do not stand in the way.
     pub force: BTreeSet<CheckCode>,
-    /// How many of the specifications before this one are kept, each as the last generation that had it.
+    /// How many of the specifications before this one are kept, each as the last generation that had it;
+    /// in mode `offload` how many records of generations.
     pub keep: usize,
     /// The caller's word that mode `offload` needs, and no other mode takes.
     pub hardware: Option<HardwareAcknowledged>,

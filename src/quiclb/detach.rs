@@ -148,6 +148,7 @@ pub(super) fn take_off(lock: &StateDirLock) -> Result<TakenOff, AttachError> {
             Err(AttachError::Occupied {
                 occupant: Some(occupant),
                 ..
+            // One of ours that has lost its pin and its link's.
             }) if is_program(dir, occupant.program_id)? => {}
             free => free?,
         }

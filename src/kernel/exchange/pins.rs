@@ -153,8 +153,9 @@ pub(crate) fn lost_maps(
         .collect())
 }
 
-/// Refuses if one of these names holds no map, or another one than a program uses in its place: one that were loaded
-/// around it would leave behind what is in the real one. Of `programs` the first that uses any decides.
+/// Refuses if one of these names holds no map, or another one than a program uses in its place: one that
+/// were loaded around it would leave behind what is in the real one. Of `programs` the first that uses any
+/// decides.
 ///
 /// # Errors
 /// So it is, or the process may not look, which takes CAP_SYS_ADMIN where a program does not use what
